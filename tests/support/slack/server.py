@@ -15,12 +15,12 @@ from aiohttp import web
 from tests.support.ports import free_port
 from tests.support.slack.app import ALL_SCOPES, App
 from tests.support.slack.checks import Json, Refusal
-from tests.support.slack.door import Door
 from tests.support.slack.faults import Call, Fault, too_many
 from tests.support.slack.methods import HANDLERS
 from tests.support.slack.people import People
 from tests.support.slack.pressing import Hooks, Pressing
 from tests.support.slack.pushes import Pushes
+from tests.support.slack.routes import Door
 from tests.support.slack.sockets import Socket, Sockets
 from tests.support.slack.telling import Teller
 from tests.support.slack.watching import Hub, Watching, short

@@ -13,8 +13,8 @@ from tests.support.patience import PATIENCE_S
 from tests.support.slack.app import App
 from tests.support.slack.checks import Json
 from tests.support.slack.faults import Call, Fault
-from tests.support.slack.pace import Pace
 from tests.support.slack.pressing import Pressed
+from tests.support.slack.rate_limits import Pace
 from tests.support.slack.world import File, Shown, View, Workspace
 
 

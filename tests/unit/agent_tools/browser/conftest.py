@@ -63,7 +63,7 @@ class Work(BareCall):
         return Artifact(file=name, name=name, media_type=media_type)
 
 
-class Desk:
+class Rig:
     """One session with a browser, driven by calls."""
 
     def __init__(self, session: PageSession, work: Work, pages: Pages) -> None:
@@ -165,20 +165,20 @@ async def sessions() -> AsyncIterator[PageSessions]:
 
 
 @pytest_asyncio.fixture(loop_scope="session")
-async def desk(sessions: PageSessions, pages: Pages, tmp_path: Path) -> AsyncIterator[Desk]:
-    async with _desk(sessions, await sessions.take(), pages, tmp_path) as one:
+async def rig(sessions: PageSessions, pages: Pages, tmp_path: Path) -> AsyncIterator[Rig]:
+    async with _rig(sessions, await sessions.take(), pages, tmp_path) as one:
         yield one
 
 
 @pytest_asyncio.fixture(loop_scope="session")
-async def new_desk(sessions: PageSessions, pages: Pages, tmp_path: Path) -> AsyncIterator[Desk]:
+async def new_desk(sessions: PageSessions, pages: Pages, tmp_path: Path) -> AsyncIterator[Rig]:
     """Give a session that no test used before."""
-    async with _desk(sessions, await sessions.make(), pages, tmp_path) as one:
+    async with _rig(sessions, await sessions.make(), pages, tmp_path) as one:
         yield one
 
 
 @asynccontextmanager
-async def _desk(sessions: PageSessions, session: PageSession, pages: Pages, folder: Path) -> AsyncGenerator[Desk]:
+async def _rig(sessions: PageSessions, session: PageSession, pages: Pages, folder: Path) -> AsyncGenerator[Rig]:
     work = Work(folder / "workspace")
     session.proxy, session.folder, session.scopes = (
         StandInEgressProxy(),
@@ -188,6 +188,6 @@ async def _desk(sessions: PageSessions, session: PageSession, pages: Pages, fold
     work.cwd.mkdir()
     session.folder.mkdir()
     try:
-        yield Desk(session, work, pages)
+        yield Rig(session, work, pages)
     finally:
         await sessions.give_back(session)

@@ -12,7 +12,7 @@ import pytest
 from gateway.domain.tools import ToolResult
 from tests.support.pages import INTERACTIONS
 from tests.support.proof import figure
-from tests.unit.agent_tools.browser.conftest import Desk
+from tests.unit.agent_tools.browser.conftest import Rig
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -56,9 +56,9 @@ def ref_in(seen: str, wanted: str) -> str:
     raise Stuck(f"no {wanted} in:\n{seen}")
 
 
-async def solve(desk: Desk, name: str) -> ToolResult:
+async def solve(rig: Rig, name: str) -> ToolResult:
     """Do a page's task, and return the last result. Raises `Stuck`."""
-    result = await desk.open(f"/interactions/{name}")
+    result = await rig.open(f"/interactions/{name}")
     seen = result.text
     for action, words in steps(name):
         if action.startswith("see="):
@@ -68,20 +68,20 @@ async def solve(desk: Desk, name: str) -> ToolResult:
         given: dict[str, Any] = {key: ref_in(seen, value) for key, value in words.items()}
         if "values" in given:
             given["values"] = given["values"].split(",")
-        result = await desk(action, **given)
+        result = await rig(action, **given)
         seen = result.text if "[ref=" in result.text else seen
     return result
 
 
-async def is_solved(desk: Desk) -> bool:
-    return (await desk("snapshot")).text.startswith("Page: solved")
+async def is_solved(rig: Rig) -> bool:
+    return (await rig("snapshot")).text.startswith("Page: solved")
 
 
 @pytest.mark.sampled(len(FIRST))
 @pytest.mark.parametrize("name", [*FIRST, *OTHERS])
-async def test_interaction(desk: Desk, name: str) -> None:
-    result = await solve(desk, name)
-    assert await is_solved(desk) is (name not in UNSOLVED), result.text
+async def test_interaction(rig: Rig, name: str) -> None:
+    result = await solve(rig, name)
+    assert await is_solved(rig) is (name not in UNSOLVED), result.text
 
 
 async def test_nine_of_ten_kinds_of_pages_are_solved() -> None:

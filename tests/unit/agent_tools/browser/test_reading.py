@@ -14,7 +14,7 @@ from agent_tools.browser.errors import Trouble, meaning, one_line
 from agent_tools.browser.page_queries import asked
 from agent_tools.browser.reading import LONGEST, fitted, part, ref_of
 from gateway.domain.tools import ResultStatus
-from tests.unit.agent_tools.browser.conftest import Desk
+from tests.unit.agent_tools.browser.conftest import Rig
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -25,40 +25,40 @@ TREE = """- main [ref=e1]:
   - button "three [ref=e4]" [ref=e5]"""
 
 
-async def test_a_part_of_a_page(desk: Desk) -> None:
-    await desk.open("/form")
-    ref = await desk.ref("Colour")
-    result = await desk("snapshot", ref=ref)
+async def test_a_part_of_a_page(rig: Rig) -> None:
+    await rig.open("/form")
+    ref = await rig.ref("Colour")
+    result = await rig("snapshot", ref=ref)
     assert 'option "Green"' in result.text
     assert "Send" not in result.text
-    assert (await desk("click", ref=ref)).status is ResultStatus.OK
-    assert (await desk("snapshot", ref="e9999")).code == "ref"
+    assert (await rig("click", ref=ref)).status is ResultStatus.OK
+    assert (await rig("snapshot", ref="e9999")).code == "ref"
 
 
-async def test_text_of_a_page_and_of_an_element(desk: Desk) -> None:
-    await desk.open("/popup")
-    assert "In a new tab" in (await desk("text")).text
-    assert (await desk("text", ref=await desk.ref("In a new tab"))).text.endswith("\n\nIn a new tab")
+async def test_text_of_a_page_and_of_an_element(rig: Rig) -> None:
+    await rig.open("/popup")
+    assert "In a new tab" in (await rig("text")).text
+    assert (await rig("text", ref=await rig.ref("In a new tab"))).text.endswith("\n\nIn a new tab")
 
 
-async def test_a_long_page_is_cut_with_a_hint(desk: Desk) -> None:
-    result = await desk.open("/large?n=2000")
+async def test_a_long_page_is_cut_with_a_hint(rig: Rig) -> None:
+    result = await rig.open("/large?n=2000")
     assert len(result.text) < LONGEST + 500
     assert "this is its beginning" in result.text
     footer = re.search(r"contentinfo \[ref=(\w+)\]", result.text)
     assert footer is not None
-    assert 'button "The last"' in (await desk("snapshot", ref=footer[1])).text
-    words = (await desk("text")).text
+    assert 'button "The last"' in (await rig("snapshot", ref=footer[1])).text
+    words = (await rig("text")).text
     assert words.startswith("Page: Large")
 
 
-async def test_a_huge_page_does_not_hang(desk: Desk) -> None:
+async def test_a_huge_page_does_not_hang(rig: Rig) -> None:
     started = time.monotonic()
-    result = await desk.open("/large?n=32000")
+    result = await rig.open("/large?n=32000")
     assert "too many for a snapshot" in result.text
     assert "item 100" in result.text
     assert len(result.text) < LONGEST + 500
-    assert "item 100" in (await desk("text")).text
+    assert "item 100" in (await rig("text")).text
     assert time.monotonic() - started < 20
 
 
@@ -78,7 +78,7 @@ LONG = """() => {
 }"""
 
 
-async def test_a_page_cannot_replace_what_its_text_is_cut_with(new_desk: Desk) -> None:
+async def test_a_page_cannot_replace_what_its_text_is_cut_with(new_desk: Rig) -> None:
     """A page returned 100 MB of text once, and everything stopped while it was read."""
     await new_desk.open("/popup")
     ref = await new_desk.ref("In a new tab")
@@ -94,26 +94,26 @@ async def test_a_page_cannot_replace_what_its_text_is_cut_with(new_desk: Desk) -
 
 
 @pytest.mark.whole("a text that is longer still stays")
-async def test_a_long_text_is_cut_before_it_comes_here(desk: Desk) -> None:
-    await desk.open("/plain")
-    assert desk.session.page is not None
-    await desk.session.page.evaluate(LONG)
+async def test_a_long_text_is_cut_before_it_comes_here(rig: Rig) -> None:
+    await rig.open("/plain")
+    assert rig.session.page is not None
+    await rig.session.page.evaluate(LONG)
     with _little_memory(1_000_000):
-        words = (await desk("text")).text
+        words = (await rig("text")).text
     assert len(words) < LONGEST + 500
     assert "This is the beginning" in words
 
 
-async def test_snapshot_of_a_very_long_text_is_refused(desk: Desk) -> None:
-    await desk.open("/plain")
-    assert desk.session.page is not None
+async def test_snapshot_of_a_very_long_text_is_refused(rig: Rig) -> None:
+    await rig.open("/plain")
+    assert rig.session.page is not None
     much = LONG.replace("200_000", "1_100_000").replace("whiteSpace = 'nowrap'", "display = 'none'")  # nor laid out
-    await desk.session.page.evaluate(much)
+    await rig.session.page.evaluate(much)
     with _little_memory():
-        found = (await desk("snapshot")).text
+        found = (await rig("snapshot")).text
         assert "too many for a snapshot" in found
         assert len(found) < LONGEST + 500
-        assert len((await desk("text")).text) < LONGEST + 500
+        assert len((await rig("text")).text) < LONGEST + 500
 
 
 @contextmanager
@@ -126,17 +126,17 @@ def _little_memory(limit: int = 3_000_000) -> Generator[None]:
         tracemalloc.stop()
 
 
-async def test_pictures(desk: Desk) -> None:
-    await desk.open("/plain")
-    result = await desk("screenshot")
+async def test_pictures(rig: Rig) -> None:
+    await rig.open("/plain")
+    result = await rig("screenshot")
     assert [one.media_type for one in result.pictures] == ["image/jpeg"]
-    assert _size(desk.work.pictures[0]) == (1280, 800)
-    await desk.open("/tall")
-    assert (await desk("screenshot", full_page=True)).status is ResultStatus.OK
-    assert _size(desk.work.pictures[1])[1] == 10_000
-    await desk.open("/form")
-    assert (await desk("screenshot", ref=await desk.ref("Send"))).status is ResultStatus.OK
-    assert _size(desk.work.pictures[2])[1] < 100
+    assert _size(rig.work.pictures[0]) == (1280, 800)
+    await rig.open("/tall")
+    assert (await rig("screenshot", full_page=True)).status is ResultStatus.OK
+    assert _size(rig.work.pictures[1])[1] == 10_000
+    await rig.open("/form")
+    assert (await rig("screenshot", ref=await rig.ref("Send"))).status is ResultStatus.OK
+    assert _size(rig.work.pictures[2])[1] < 100
 
 
 def _size(jpeg: bytes) -> tuple[int, int]:

@@ -217,7 +217,7 @@ def test_a_page_of_a_megabyte_takes_little_cpu() -> None:
 # --- through the tool -----------------------------------------------------------------------------
 
 
-class Desk:
+class Rig:
     """The tool with its reading room, and a call."""
 
     def __init__(self, call: Call, tool: Any) -> None:
@@ -230,24 +230,24 @@ class Desk:
 
 
 @pytest_asyncio.fixture
-async def desk(call: Call, the_web: Web, machine: Containment, tmp_path: Path) -> AsyncIterator[Desk]:
+async def rig(call: Call, the_web: Web, machine: Containment, tmp_path: Path) -> AsyncIterator[Rig]:
     host = DaemonToolHost(
         settings=None, folder=tmp_path / "tool", clock=FakeClock(), containment=machine, egress=the_web.egress()
     )
     tool = read.create(host)
     async with asyncio.TaskGroup() as group:
         serving = group.create_task(tool.serve())
-        yield Desk(call, tool)
+        yield Rig(call, tool)
         serving.cancel()
 
 
-async def test_a_document_is_read_in_parts_like_a_text(desk: Desk) -> None:
-    whole = await desk("prices.docx", DOCX)
+async def test_a_document_is_read_in_parts_like_a_text(rig: Rig) -> None:
+    whole = await rig("prices.docx", DOCX)
     assert whole.untrusted
     assert whole.text.startswith("prices.docx, lines 1 to 8 of 8 of its text.\n1: [page 1]\n2: # Prices\n3: pears\n")
-    part = await desk("prices.docx", DOCX, offset=3, limit=1)
+    part = await rig("prices.docx", DOCX, offset=3, limit=1)
     assert part.text == "prices.docx, lines 3 to 3 of 8 of its text.\n3: pears\nGo on with offset=4."
-    assert "1: [page 1 of 1]\n2: Three pears" in (await desk("a.pdf", text_pdf("Three pears"))).text
+    assert "1: [page 1 of 1]\n2: Three pears" in (await rig("a.pdf", text_pdf("Three pears"))).text
     for name, data, words in (
         ("a.zip", archive(a="x"), "is an archive, and no document. Look into it with the shell"),
         ("locked.pdf", pdf(password="pears"), "locked with a password. Ask for a copy without one"),
@@ -255,7 +255,7 @@ async def test_a_document_is_read_in_parts_like_a_text(desk: Desk) -> None:
         ("old.doc", office_text.OLE, "of an old format"),
     ):
         with pytest.raises(BadRequest) as refused:
-            await desk(name, data)
+            await rig(name, data)
         assert words in str(refused.value)
 
 
@@ -265,11 +265,11 @@ async def test_without_a_sandbox_no_document_is_read(call: Call, the_web: Web, t
     )
     call.sandbox = None
     with pytest.raises(SandboxMissing):
-        await Desk(call, read.create(host))("prices.docx", DOCX)
+        await Rig(call, read.create(host))("prices.docx", DOCX)
 
 
 @pytest.mark.whole("seconds of CPU at the limits; the codes of bombs stay")
-async def test_a_bomb_ends_at_its_limit_and_the_next_document_is_read(desk: Desk) -> None:
+async def test_a_bomb_ends_at_its_limit_and_the_next_document_is_read(rig: Rig) -> None:
     bombs = {
         "zeros.docx": docx(" " * (300 * 2**20)),
         "strings.xlsx": archive(
@@ -279,8 +279,8 @@ async def test_a_bomb_ends_at_its_limit_and_the_next_document_is_read(desk: Desk
     }
     for name, data in bombs.items():
         with pytest.raises(BadRequest):
-            await desk(name, data)
-    assert "pears" in (await desk("prices.docx", DOCX)).text
+            await rig(name, data)
+    assert "pears" in (await rig("prices.docx", DOCX)).text
 
 
 @pytest.mark.parametrize(("page", "text"), PARSED)

@@ -36,7 +36,7 @@ PAGE = f"""<html><head><title>Prices</title><script>var x = 'secret script'</scr
 <p>vis\u200bible</p></body></html>"""
 
 
-class Desk:
+class Rig:
     """The tool with its reading room, and a call."""
 
     def __init__(self, call: Call, tool: Any, settings: WebToolSettings) -> None:
@@ -53,7 +53,7 @@ class Desk:
 
 
 @pytest_asyncio.fixture
-async def fetch(call: Call, the_web: Web, machine: Containment, tmp_path: Path) -> AsyncIterator[Desk]:
+async def fetch(call: Call, the_web: Web, machine: Containment, tmp_path: Path) -> AsyncIterator[Rig]:
     settings = WebToolSettings()
     host = DaemonToolHost(
         settings=settings, folder=tmp_path / "tool", clock=FakeClock(), containment=machine, egress=the_web.egress()
@@ -61,11 +61,11 @@ async def fetch(call: Call, the_web: Web, machine: Containment, tmp_path: Path) 
     tool = webfetch.create(host)
     async with asyncio.TaskGroup() as group:
         serving = group.create_task(tool.serve())
-        yield Desk(call, tool, settings)
+        yield Rig(call, tool, settings)
         serving.cancel()
 
 
-async def test_a_page_becomes_markdown_without_hidden_text(fetch: Desk, the_web: Web) -> None:
+async def test_a_page_becomes_markdown_without_hidden_text(fetch: Rig, the_web: Web) -> None:
     the_web.page("/prices", PAGE)
     result = await fetch("http://example.org/prices")
     assert result.status is ResultStatus.OK
@@ -80,12 +80,12 @@ async def test_a_page_becomes_markdown_without_hidden_text(fetch: Desk, the_web:
 
 
 @pytest.mark.parametrize(("form", "wanted"), [("html", "<script>"), ("text", "Prices of fruit")])
-async def test_other_formats(fetch: Desk, the_web: Web, form: str, wanted: str) -> None:
+async def test_other_formats(fetch: Rig, the_web: Web, form: str, wanted: str) -> None:
     the_web.page("/prices", PAGE)
     assert wanted in (await fetch("http://example.org/prices", format=form)).text
 
 
-async def test_a_large_page_gives_its_own_article(fetch: Desk, the_web: Web) -> None:
+async def test_a_large_page_gives_its_own_article(fetch: Rig, the_web: Web) -> None:
     """Beyond the size at which trafilatura is quick enough."""
     text = "".join(f"<p>Row {n} of the long list of prices.</p>" for n in range(10_000))
     the_web.page(
@@ -96,20 +96,20 @@ async def test_a_large_page_gives_its_own_article(fetch: Desk, the_web: Web) -> 
     assert not {"Home", "Related", "End"} & set(found.split())
 
 
-async def test_a_thin_article_gives_the_whole_visible_text(fetch: Desk, the_web: Web) -> None:
+async def test_a_thin_article_gives_the_whole_visible_text(fetch: Rig, the_web: Web) -> None:
     rows = "".join(f"<tr><td>row {n}</td></tr>" for n in range(300))
     the_web.page("/table", f"<article>Short.</article><table>{rows}</table>")
     assert "row 299" in (await fetch("http://example.org/table")).text
 
 
 @pytest.mark.parametrize("page", ["", "<div id=root></div><script>render()</script>", "<body hidden>all</body>"])
-async def test_a_page_without_text_needs_the_browser(fetch: Desk, the_web: Web, page: str) -> None:
+async def test_a_page_without_text_needs_the_browser(fetch: Rig, the_web: Web, page: str) -> None:
     the_web.page("/app", page)
     result = await fetch("http://example.org/app")
     assert (result.status, result.code) == (ResultStatus.ERROR, "needs_browser")
 
 
-async def test_a_pdf_is_read_page_by_page(fetch: Desk, the_web: Web, tmp_path: Path) -> None:
+async def test_a_pdf_is_read_page_by_page(fetch: Rig, the_web: Web, tmp_path: Path) -> None:
     writer = PdfWriter(clone_from=io.BytesIO(text_pdf("pears")))
     writer.add_metadata({"/Title": "Report of July"})
     path = tmp_path / "a.pdf"
@@ -131,18 +131,18 @@ async def test_a_pdf_is_read_page_by_page(fetch: Desk, the_web: Web, tmp_path: P
         ("<b>x", "application/xhtml+xml", "x"),
     ],
 )
-async def test_text_of_other_kinds_is_returned(fetch: Desk, the_web: Web, body: str, type: str, wanted: str) -> None:
+async def test_text_of_other_kinds_is_returned(fetch: Rig, the_web: Web, body: str, type: str, wanted: str) -> None:
     the_web.page("/x", body, type)
     assert wanted in (await fetch("http://example.org/x")).text
 
 
-async def test_an_unknown_kind_is_named(fetch: Desk, the_web: Web) -> None:
+async def test_an_unknown_kind_is_named(fetch: Rig, the_web: Web) -> None:
     the_web.page("/x.zip", b"PK", "application/zip")
     with pytest.raises(BadRequest, match="application/zip cannot be read"):
         await fetch("http://example.org/x.zip")
 
 
-async def test_an_error_of_the_server_is_reported(fetch: Desk) -> None:
+async def test_an_error_of_the_server_is_reported(fetch: Rig) -> None:
     result = await fetch("http://example.org/none")
     assert (result.status, result.code, result.hint) == (ResultStatus.ERROR, "http", "The server answered 404.")
 
@@ -151,7 +151,7 @@ async def test_an_error_of_the_server_is_reported(fetch: Desk) -> None:
 
 
 @pytest.mark.parametrize("packed", [gzip.compress, zlib.compress])
-async def test_packed_content_is_unpacked_within_its_limit(fetch: Desk, the_web: Web, packed: Any) -> None:
+async def test_packed_content_is_unpacked_within_its_limit(fetch: Rig, the_web: Web, packed: Any) -> None:
     encoding = "gzip" if packed is gzip.compress else "deflate"
     the_web.page("/small", packed(b"hello there"), "text/plain", Content_Encoding=encoding)
     assert "hello there" in (await fetch("http://example.org/small")).text
@@ -161,14 +161,14 @@ async def test_packed_content_is_unpacked_within_its_limit(fetch: Desk, the_web:
     assert len(result.text) < 6 * 2**20
 
 
-async def test_a_hundred_thousand_nested_tags_are_read_or_refused(fetch: Desk, the_web: Web) -> None:
+async def test_a_hundred_thousand_nested_tags_are_read_or_refused(fetch: Rig, the_web: Web) -> None:
     the_web.page("/deep", "<div>" * 100_000 + "deep down" + "</div>" * 100_000)
     assert "deep down" in (await fetch("http://example.org/deep")).text
     the_web.page("/next", "<p>still here</p>")
     assert "still here" in (await fetch("http://example.org/next")).text
 
 
-async def test_a_page_of_a_megabyte_is_read(fetch: Desk, the_web: Web) -> None:
+async def test_a_page_of_a_megabyte_is_read(fetch: Rig, the_web: Web) -> None:
     the_web.page("/large", f"<article>{ARTICLE * 2000}</article>")
     assert "apple" in (await fetch("http://example.org/large")).text
 
@@ -176,7 +176,7 @@ async def test_a_page_of_a_megabyte_is_read(fetch: Desk, the_web: Web) -> None:
 # --- redirects and addresses --------------------------------------------------------------------
 
 
-async def test_redirects_stay_on_the_host(fetch: Desk, the_web: Web) -> None:
+async def test_redirects_stay_on_the_host(fetch: Rig, the_web: Web) -> None:
     the_web.page("/a", status=302, Location="/b")
     the_web.page("/b", status=301, Location="http://www.example.org/c")
     the_web.page("/c", "arrived", "text/plain")
@@ -188,7 +188,7 @@ async def test_redirects_stay_on_the_host(fetch: Desk, the_web: Web) -> None:
 @pytest.mark.parametrize(
     "to", ["http://evil.example/", "http://127.0.0.1/", "file:///etc/passwd", "http://example.org:8080/"]
 )
-async def test_a_redirect_to_another_host_is_named_not_followed(fetch: Desk, the_web: Web, to: str) -> None:
+async def test_a_redirect_to_another_host_is_named_not_followed(fetch: Rig, the_web: Web, to: str) -> None:
     the_web.page("/a", status=302, Location=to)
     with pytest.raises(BadRequest, match="It leads to"):
         await fetch("http://example.org/a")
@@ -274,7 +274,7 @@ async def test_page_refused_over_https_is_not_asked_over_http(tmp_path: Path) ->
     assert ctx.asked == ["https://example.org/a"]
 
 
-async def test_an_endless_redirect_ends(fetch: Desk, the_web: Web) -> None:
+async def test_an_endless_redirect_ends(fetch: Rig, the_web: Web) -> None:
     the_web.page("/a", status=302, Location="/a")
     with pytest.raises(BadRequest, match="more than 5 times"):
         await fetch("http://example.org/a")
@@ -293,21 +293,21 @@ PRIVATE = [
 
 
 @pytest.mark.parametrize("url", PRIVATE)
-async def test_a_private_or_malformed_address_is_never_reached(fetch: Desk, the_web: Web, url: str) -> None:
+async def test_a_private_or_malformed_address_is_never_reached(fetch: Rig, the_web: Web, url: str) -> None:
     with pytest.raises((BadRequest, ValidationError)):
         await fetch(url)
     assert (the_web.requests, the_web.dialled) == ([], [])
 
 
 @pytest.mark.parametrize("addresses", [["127.0.0.1"], ["93.184.216.34", "::1"], ["169.254.169.254"], ["10.1.2.3"]])
-async def test_a_name_with_one_private_address_is_refused(fetch: Desk, the_web: Web, addresses: list[str]) -> None:
+async def test_a_name_with_one_private_address_is_refused(fetch: Rig, the_web: Web, addresses: list[str]) -> None:
     the_web.names["rebound.example"] = addresses
     with pytest.raises(BadRequest, match="is refused"):
         await fetch("http://rebound.example/")
     assert (the_web.requests, the_web.dialled) == ([], [])
 
 
-async def test_no_cookie_and_no_credential_is_sent(fetch: Desk, the_web: Web) -> None:
+async def test_no_cookie_and_no_credential_is_sent(fetch: Rig, the_web: Web) -> None:
     the_web.page("/a", "<p>one</p>", Set_Cookie="a=1")
     await fetch("http://example.org/a")
     await fetch("http://example.org/a")

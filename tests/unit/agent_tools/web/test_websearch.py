@@ -27,7 +27,7 @@ SERVICES = [
 ]
 
 
-class Desk:
+class Rig:
     """Searches with one service."""
 
     def __init__(self, folder: Path, call: Call, the_web: Web, machine: Containment) -> None:
@@ -49,13 +49,13 @@ class Desk:
 
 
 @pytest.fixture
-def search(tmp_path: Path, call: Call, the_web: Web, machine: Containment) -> Desk:
-    return Desk(tmp_path, call, the_web, machine)
+def search(tmp_path: Path, call: Call, the_web: Web, machine: Containment) -> Rig:
+    return Rig(tmp_path, call, the_web, machine)
 
 
 @pytest.mark.parametrize(("provider", "path", "answer"), SERVICES)
 async def test_each_service_is_asked_and_read(
-    search: Desk, the_web: Web, provider: str, path: str, answer: dict[str, Any]
+    search: Rig, the_web: Web, provider: str, path: str, answer: dict[str, Any]
 ) -> None:
     the_web.page(path, json.dumps(answer), "application/json")
     result = await search(provider, "red apples", num_results=3)
@@ -70,7 +70,7 @@ async def test_each_service_is_asked_and_read(
     assert "the-key" not in url
 
 
-async def test_codesearch_asks_for_code(search: Desk, the_web: Web) -> None:
+async def test_codesearch_asks_for_code(search: Rig, the_web: Web) -> None:
     the_web.page("/search", json.dumps({"results": HITS}), "application/json")
     await search("searxng", tool=codesearch)
     assert "categories=it" in the_web.requests[0][1]
@@ -88,14 +88,14 @@ async def test_codesearch_asks_for_code(search: Desk, the_web: Web) -> None:
         ("", 200, "no JSON"),
     ],
 )
-async def test_an_answer_that_is_none_is_reported(search: Desk, the_web: Web, body: str, status: int, why: str) -> None:
+async def test_an_answer_that_is_none_is_reported(search: Rig, the_web: Web, body: str, status: int, why: str) -> None:
     the_web.page("/search", body, "application/json", status)
     with pytest.raises(BadRequest, match=why) as refused:
         await search("searxng")
     assert refused.value.cure
 
 
-async def test_odd_results_are_left_out(search: Desk, the_web: Web) -> None:
+async def test_odd_results_are_left_out(search: Rig, the_web: Web) -> None:
     odd = [None, 3, {}, {"url": 3}, {"url": "javascript:x"}, {"url": "https://b.example", "title": None}]
     the_web.page("/search", json.dumps({"results": odd}), "application/json")
     assert (await search("searxng")).text == "1. https://b.example\nhttps://b.example"

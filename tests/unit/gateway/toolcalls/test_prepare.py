@@ -49,7 +49,7 @@ def editing(prepare: Prepare = look, *, effect: Effect = Effect.UNSAFE) -> Tool:
     return replace(made, prepare=prepare)
 
 
-class Desk:
+class Rig:
     """An engine with the tool, and the file that it edits."""
 
     def __init__(self, folder: Path, prepare: Prepare = look) -> None:
@@ -70,10 +70,10 @@ class Desk:
 
 
 async def test_the_card_shows_the_preview_whole_and_escaped(tmp_path: Path) -> None:
-    desk = Desk(tmp_path)
-    lease = await desk.asked()
+    rig = Rig(tmp_path)
+    lease = await rig.asked()
 
-    (wait,) = await desk.engine.waits(lease.turn)
+    (wait,) = await rig.engine.waits(lease.turn)
     assert wait.approval is not None
     assert wait.approval.rendered == "new\n- old⏎\n+ new\\u{202E}"
     assert wait.approval.escaped
@@ -81,29 +81,29 @@ async def test_the_card_shows_the_preview_whole_and_escaped(tmp_path: Path) -> N
 
 
 async def test_an_approved_call_runs_on_the_files_that_were_shown(tmp_path: Path) -> None:
-    desk = Desk(tmp_path)
+    rig = Rig(tmp_path)
 
-    assert (await desk.allow(await desk.asked())).status is ResultStatus.OK
-    assert desk.notes.read_text() == "new"
+    assert (await rig.allow(await rig.asked())).status is ResultStatus.OK
+    assert rig.notes.read_text() == "new"
 
 
 async def test_an_approval_does_not_hold_when_the_file_changed(tmp_path: Path) -> None:
-    desk = Desk(tmp_path)
-    lease = await desk.asked()
-    desk.notes.write_text("edited under the open card")
-    found = await desk.allow(lease)
+    rig = Rig(tmp_path)
+    lease = await rig.asked()
+    rig.notes.write_text("edited under the open card")
+    found = await rig.allow(lease)
 
     assert (found.status, found.code) == (ResultStatus.DENIED, "changed")
     assert "nothing was run" in found.hint
-    assert desk.notes.read_text() == "edited under the open card"
+    assert rig.notes.read_text() == "edited under the open card"
 
 
 async def test_an_approval_does_not_hold_when_the_file_is_gone(tmp_path: Path) -> None:
-    desk = Desk(tmp_path)
-    lease = await desk.asked()
-    desk.notes.unlink()
+    rig = Rig(tmp_path)
+    lease = await rig.asked()
+    rig.notes.unlink()
 
-    assert (await desk.allow(lease)).code == "changed"
+    assert (await rig.allow(lease)).code == "changed"
 
 
 async def missing(ctx: PrepareContext, _args: Text) -> Preview | ToolResult:
@@ -129,14 +129,14 @@ async def broken(ctx: PrepareContext, _args: Text) -> Preview | ToolResult:
 async def test_nobody_is_asked_about_a_call_that_cannot_work(
     tmp_path: Path, prepare: Prepare, code: str, hint: str
 ) -> None:
-    desk = Desk(tmp_path, prepare)
-    lease = await desk.engine.planned("edit:new")
+    rig = Rig(tmp_path, prepare)
+    lease = await rig.engine.planned("edit:new")
 
-    assert await desk.engine.settle(lease)
-    found = await desk.engine.result(lease.turn, 1)
+    assert await rig.engine.settle(lease)
+    found = await rig.engine.result(lease.turn, 1)
     assert (found.status, found.code) == (ResultStatus.ERROR, code)
     assert hint in found.hint
-    assert await desk.engine.waits(lease.turn) == []
+    assert await rig.engine.waits(lease.turn) == []
 
 
 async def test_a_preview_that_hangs_ends_at_its_timeout(tmp_path: Path) -> None:
