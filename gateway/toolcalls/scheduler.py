@@ -40,6 +40,7 @@ from gateway.system.failpoints import FailPoints
 from gateway.system.logging_setup import log
 from gateway.system.metrics import Metrics
 from gateway.system.redaction import Redactor
+from gateway.toolcalls.call_order import CallOrder
 from gateway.toolcalls.decide import (
     Asked,
     CallDecider,
@@ -166,7 +167,7 @@ class ToolCalls:
         self, look: _Look, unfinished: Sequence[Step], lease: Lease, running: Collection[int]
     ) -> list[Runnable]:
         """Decide every call without a result; refuse and ask now, return those that may run."""
-        order = _CallOrder()
+        order = CallOrder()
         for step in await self._after_hooks(look, unfinished, lease):
             await asyncio.sleep(0)  # a model may make 50 calls of 64 KiB in one answer: 13 ms for each
             tool = look.decider.ordered_tool(step)
@@ -437,30 +438,6 @@ class _Look:
     def __post_init__(self) -> None:
         """Index the waits by step."""
         self.waits = {wait.n: wait for wait in self.view.waits if wait.kind is not WaitKind.TIMER}
-
-
-class _CallOrder:
-    """Tools with calls in order whose earlier call runs or waits, for one pass over a turn. `""` names no such tool."""
-
-    def __init__(self) -> None:
-        """Start empty."""
-        self._run: set[str] = set()
-        self._wait: set[str] = set()
-
-    def waits_for_end(self, tool: str, *, runs: bool) -> bool:
-        """Return True when a call must not be decided now: it runs, or an earlier one runs or is about to."""
-        if runs and tool:
-            self._run.add(tool)
-        return runs or tool in self._run
-
-    def is_behind_a_wait(self, tool: str) -> bool:
-        """Return True when an earlier call waits."""
-        return tool in self._wait
-
-    def found(self, tool: str, found: Found | None) -> None:
-        """Record the outcome of a call."""
-        if tool and not isinstance(found, ToolResult):
-            (self._run if isinstance(found, Runnable) else self._wait).add(tool)
 
 
 def _fits(risk: Risk, running: Mapping[int, Prepared]) -> bool:
