@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import date, datetime
 from typing import Any
 
@@ -49,10 +50,13 @@ st.register_type_strategy(datetime, st.integers(0, 1 << 52).map(from_us))
 
 
 def drawn(of: type[Any], data: st.DataObject) -> Any:
-    """Return a row. Its turns have ids without spaces, as all that are made."""
+    """Return a row. Its turns have ids without spaces, as all that are made, and its messages ids as platforms give."""
     row = data.draw(st.from_type(of))
     if isinstance(row, SessionRow):
         return changed(row, turns=tuple(TurnId(f"t{n}") for n in range(len(row.turns))))
+    if isinstance(row, SlotRow):
+        ids = tuple(f"m{n}" for n in range(len(row.slot.message_ids)))
+        return changed(row, slot=replace(row.slot, message_ids=ids))
     return row
 
 
