@@ -25,7 +25,7 @@ from tests.support.model_server import Reply, ScriptedModel
 from tests.support.patience import PATIENCE_S
 from tests.support.places import Disk, small_disk
 from tests.support.platform import FakePlatform
-from tests.support.proof import LOST, TWICE, figure
+from tests.support.proof import LOST, TWICE, figure, times
 from tests.support.stopwatch import Stopwatch
 
 CONFIG = """
@@ -36,6 +36,8 @@ module = "tests.support.channel"
 port = {port}
 """
 ANN = "1001"
+MESSAGES = times(60, 60, small=30)
+"""Number of messages until the disk is full and while it is, and again afterwards; each has 5,000 characters."""
 AGAIN_WITHIN_S = 5
 
 
@@ -103,7 +105,7 @@ async def test_accepted_message_is_answered_on_a_filling_disk(world: World) -> N
     pid = world.daemon.process.pid if world.daemon.process else 0
     taken: list[str] = []
     refused: list[str] = []
-    for n in range(60):
+    for n in range(MESSAGES):
         if n == 10:
             world.disk.fill()
         text = f"message {n} " + "x" * 5000
@@ -112,7 +114,7 @@ async def test_accepted_message_is_answered_on_a_filling_disk(world: World) -> N
         assert answer["ok"] or "ree space" in answer["error"], answer
     assert await world.ready() == 503
     await world.until_taken_again()
-    for n in range(60):
+    for n in range(MESSAGES):
         world.page.answers.pop(f"message-{n:04}")
         text = f"message {n} " + "x" * 5000
         assert (await world.say(text, f"message-{n:04}"))["ok"]
