@@ -32,7 +32,7 @@ from gateway.store.kernel.rows import (
     is_for,
     takes_too_long,
 )
-from gateway.store.redis import indexes, next_slots, old_rows
+from gateway.store.redis import indexes, next_slots
 from gateway.store.redis.batch import ABSENT, Batch, History, Question
 from gateway.store.redis.rows import (
     AUDIT,
@@ -55,7 +55,9 @@ T = TypeVar("T")
 HEAD = "last"
 """Key of the one row that says where the audit ends."""
 PAGE, LOADED_AT_ONCE = 100, 32
-"""Ready turns of one read of the index, and of one load of their rows."""
+"""Ready turns, or places of old rows, of one read of an index; and ready turns of one load of their rows."""
+_MAY_BE_LOOSE = (f"{MESSAGE.name}:", f"{SLOT.name}:")
+"""Key prefixes of rows that may belong to no turn."""
 
 
 class NotFirst(Exception):
@@ -374,11 +376,29 @@ class RedisSource:
 
     def ended_turns(self, session: SessionId, last: int, passed: int, limit: int) -> list[TurnId]:
         """Return ended turns of a session by epoch and end, but for the last ones and the first ones."""
-        return old_rows.ended_turns(self, session, last, passed, limit)
+        row = self.session_row(session)
+        names = [] if row is None else [indexes.ended_in(session, epoch) for epoch in range(row.session.epoch + 1)]
+        self.ask_together([("ZCARD", name) for name in names])
+        sizes = [self.size(name) for name in names]
+        left, found = max(0, min(limit, sum(sizes) - last - passed)), list[TurnId]()
+        for name, size in zip(names, sizes, strict=True):
+            if passed < size and left > len(found):
+                found += [TurnId(one) for one in self.members(name, passed, passed + left - len(found) - 1)]
+            passed = max(0, passed - size)
+        return found
 
     def loose_rows(self, session: SessionId, before: int, limit: int) -> tuple[list[InboundId], list[SlotId]]:
         """Return the oldest messages and slots of a session that belong to no turn."""
-        return old_rows.loose_rows(self, session, before, limit)
+        name, messages, slots, at = indexes.by_place(session), list[InboundId](), list[SlotId](), 0
+        while len(messages) < limit and len(slots) < limit:
+            keys = self.ask("ZRANGEBYSCORE", name, "-inf", f"({before}", "LIMIT", at, PAGE)
+            rows = self.readable([key for key in keys if key.startswith(_MAY_BE_LOOSE)])
+            messages += [row.received.id for row in rows if isinstance(row, MessageRow) and row.received.turn is None]
+            slots += [row.slot.id for row in rows if isinstance(row, SlotRow) and row.slot.turn is None]
+            at += PAGE
+            if len(keys) < PAGE:
+                break
+        return messages[:limit], slots[:limit]
 
     def grants_from(self, wait: WaitId) -> list[GrantId]:
         """Return the grants that this approval gave."""
