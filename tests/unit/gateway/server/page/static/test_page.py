@@ -186,6 +186,7 @@ async def test_the_end_of_one_in_the_background_is_a_quiet_line(page: Served, an
     await expect(child(place, "watch the build")).to_have_attribute("data-standing", "done")
 
 
+@pytest.mark.whole("a page for a second; the text that grows and is taken back stays")
 async def test_growing_answer_of_a_chat_is_shown_on_the_page(page: Served, ann: Person) -> None:
     engine, place = page.engine, ann.page
     turn = await engine.say()
