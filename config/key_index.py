@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import difflib
+import json
 import re
 from collections.abc import Iterator, Mapping
 from functools import cache
+from pathlib import Path
 from typing import Any, cast
 
+from config.plugins import tool_specs
+
 _ANY_TOOL = "tools.<name>"
+_SCHEMA = Path(__file__).parent / "schema.json"
+"""File for editors, which says the same as `config.schema`; making that takes 20 ms, and imports all of `config`."""
 
 
 def place_of(key: str, *, is_table: bool, exactly: bool) -> str:
@@ -56,11 +62,7 @@ def key_index() -> Mapping[str, list[str]]:
 
     Made once, from the program's own files: a file with 200 mistakes asks for it 200 times.
     """
-    # Imported lazily: only a mistake needs the schema, and making it takes 20 ms.
-    from config.plugins import tool_specs
-    from config.schema import schema
-
-    whole = schema()
+    whole = json.loads(_SCHEMA.read_text(encoding="utf-8"))
     index = {name: ["[tools]"] for name in tool_specs()}
     for key, header in _pairs(whole, whole["$defs"], ()):
         homes = index.setdefault(key, [])
