@@ -2,29 +2,57 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import islice
 from operator import attrgetter
-from typing import TYPE_CHECKING
+from typing import Any, Protocol, TypeVar
 
-from gateway.domain.ids import SlotId
+from gateway.domain.ids import SessionId, SlotId
 from gateway.domain.sessions import SessionKind
 from gateway.domain.slots import REFUSALS_AT_ONCE, SlotKind
 from gateway.store.codec import dump_conversation, dump_json, to_us
 from gateway.store.kernel.part import AccountKey
-from gateway.store.kernel.rows import SlotRow
+from gateway.store.kernel.rows import SessionRow, SlotRow
 from gateway.store.redis import indexes
-from gateway.store.redis.batch import UNSENT
-from gateway.store.redis.rows import SESSION, SLOT
+from gateway.store.redis.batch import UNSENT, Batch, Question
+from gateway.store.redis.rows import SESSION, SLOT, Kind
 
-if TYPE_CHECKING:
-    from gateway.store.redis.source import RedisSource
-
+T = TypeVar("T")
 LANES_PAGE = 1000
 """Unsent slots of a channel that a claim reads together, without their rows."""
 _seq: Callable[[SlotRow], int] = attrgetter("seq")
+
+
+class SlotReads(Protocol):
+    """Reads of a claim, as `RedisSource` has them."""
+
+    batch: Batch
+
+    def rows(self, kind: Kind[Any, T], keys: Iterable[Any]) -> list[T]:
+        """Return the stored and readable ones of some rows."""
+        ...
+
+    def need(self, keys: Sequence[str]) -> None:
+        """Have rows at hand, without reading them."""
+        ...
+
+    def session_row(self, key: SessionId) -> SessionRow | None:
+        """Return a session."""
+        ...
+
+    def candidates(self, name: str, first: int = 0, last: int = -1) -> list[str]:
+        """Return members of a sorted set by score."""
+        ...
+
+    def ask_together(self, questions: Sequence[Question]) -> None:
+        """Get the answers to several questions in one round trip."""
+        ...
+
+    def answer_to(self, question: Question) -> Any:
+        """Return the answer to a read of a sorted set."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +72,7 @@ class Closed:
 
 
 def claimable_slots(
-    source: RedisSource, now: datetime, channels: Sequence[str], limit: int, without: Sequence[AccountKey]
+    source: SlotReads, now: datetime, channels: Sequence[str], limit: int, without: Sequence[AccountKey]
 ) -> list[SlotId]:
     """Return the oldest due slot of each conversation where none is being sent; refusals last."""
     due_later = ("ZRANGEBYSCORE", indexes.DUE, f"({to_us(now)}", "+inf")
@@ -68,7 +96,7 @@ def claimable_slots(
 
 
 def new_slots(
-    source: RedisSource, now: datetime, channels: Sequence[str], limit: int, without: Sequence[AccountKey]
+    source: SlotReads, now: datetime, channels: Sequence[str], limit: int, without: Sequence[AccountKey]
 ) -> list[SlotId]:
     """Return the next slots of conversations whose unsent ones this batch has all changed itself."""
     found: list[SlotRow] = []
@@ -84,7 +112,7 @@ def new_slots(
     return [row.slot.id for row in sorted(found, key=_seq)[:limit]]
 
 
-def _place(source: RedisSource, row: SlotRow) -> tuple[bool, int]:
+def _place(source: SlotReads, row: SlotRow) -> tuple[bool, int]:
     """Return the place of a slot in its conversation: cards of sessions other than a main one come last."""
     session = row.slot.session
     if row.slot.kind is not SlotKind.CARD or session is None:
@@ -93,7 +121,7 @@ def _place(source: RedisSource, row: SlotRow) -> tuple[bool, int]:
     return known is not None and known.session.root_kind is not SessionKind.MAIN, row.seq
 
 
-def _heads(source: RedisSource, channel: str, closed: Closed, limit: int) -> list[SlotRow]:
+def _heads(source: SlotReads, channel: str, closed: Closed, limit: int) -> list[SlotRow]:
     """Return the next slots of conversations where none is being sent, of so many at least if there are."""
     lanes, heads, lacking = _lanes(source, channel, closed), list[SlotRow](), limit
     while lacking > 0 and (some := list(islice(lanes, lacking))):
@@ -102,7 +130,7 @@ def _heads(source: RedisSource, channel: str, closed: Closed, limit: int) -> lis
     return heads
 
 
-def _lanes(source: RedisSource, channel: str, closed: Closed) -> Iterator[list[SlotId]]:
+def _lanes(source: SlotReads, channel: str, closed: Closed) -> Iterator[list[SlotId]]:
     """Yield the slots of each open conversation that may be next, by age: the first but cards, and cards before it.
 
     Of refusals no more than may be sent at once.
@@ -126,7 +154,7 @@ def _lanes(source: RedisSource, channel: str, closed: Closed) -> Iterator[list[S
     yield from (slots for lane, slots in lanes.items() if closed.is_open(lane, slots))
 
 
-def _first_of(source: RedisSource, lanes: Sequence[Sequence[SlotId]]) -> list[SlotRow]:
+def _first_of(source: SlotReads, lanes: Sequence[Sequence[SlotId]]) -> list[SlotRow]:
     """Return the slot of each conversation that is next: cards of sessions other than a main one come last."""
     rows = {row.slot.id: row for row in source.rows(SLOT, [slot for lane in lanes for slot in lane])}
     sessions = {row.slot.session for row in rows.values() if row.slot.kind is SlotKind.CARD}
@@ -136,7 +164,7 @@ def _first_of(source: RedisSource, lanes: Sequence[Sequence[SlotId]]) -> list[Sl
     return [min(lane, key=lambda row: _place(source, row)) for lane in idle]
 
 
-def leaves_slots(source: RedisSource, now: datetime) -> bool:
+def leaves_slots(source: SlotReads, now: datetime) -> bool:
     """Return whether another claim may take a slot because of this batch."""
     for rows in source.batch.unsent().values():
         if all(row.sending_since is None for row in rows):
