@@ -23,11 +23,20 @@ from agent_tools._messages.posting import (
     run_post,
     spec_of,
 )
-from agent_tools._messages.reactions import REACTIONS
 from gateway.domain.posts import NewPost, PostAct
 from gateway.domain.tools import CallScope, ToolResult
 from gateway.ports import ToolContext
 
+REACTIONS = frozenset(
+    {
+        "👍", "👎", "❤", "🔥", "🥰", "👏", "😁", "🤔", "🤯", "😱", "🤬", "😢", "🎉", "🤩", "🤮", "💩", "🙏", "👌",
+        "🕊", "🤡", "🥱", "🥴", "😍", "🐳", "❤️\u200d🔥", "🌚", "🌭", "💯", "🤣", "⚡", "🍌", "🏆", "💔", "🤨",
+        "😐", "🍓", "🍾", "💋", "🖕", "😈", "😴", "😭", "🤓", "👻", "👨\u200d💻", "👀", "🎃", "🙈", "😇", "😨", "🤝",
+        "✍", "🤗", "🫡", "🎅", "🎄", "☃", "💅", "🤪", "🗿", "🆒", "💘", "🙉", "🦄", "😘", "💊", "🙊", "😎", "👾",
+        "🤷\u200d♂️", "🤷", "🤷\u200d♀️", "😡",
+    }
+)  # fmt: skip
+"""Emoji that Telegram takes as a reaction of a bot (`ReactionTypeEmoji` of the Bot API)."""
 ACTS = {
     "send": PostAct.SEND,
     "edit": PostAct.EDIT,

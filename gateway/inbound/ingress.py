@@ -7,18 +7,20 @@ lists the whole path, J1 to J20.
 
 from __future__ import annotations
 
+from datetime import datetime
+
 from gateway.approvals import Approvals, asks_reason, cards_at, wait_of
 from gateway.domain.budgets import BudgetLimits
 from gateway.domain.events import JOBS, JobsStopped
 from gateway.domain.messages import Inbound, Press, Refused, is_spoken
 from gateway.domain.questions import Pick
 from gateway.domain.routes import Accepted, Drop, DropReason, Route, WhileRunning
+from gateway.domain.sessions import Session, SessionKind
 from gateway.domain.turns import TurnKind
 from gateway.domain.waits import TOO_LATE, Pressed, PressResult, PressVerdict, Wait, inquiry_of
 from gateway.errors import NotKnownYet
 from gateway.inbound import commands
 from gateway.inbound.control_replies import ControlReplies
-from gateway.inbound.late_answers import late_answer
 from gateway.inbound.message_rate import MessageRate
 from gateway.inbound.reply_texts import WAITING, drop_text
 from gateway.inbound.typed_reasons import TypedReasons
@@ -209,7 +211,7 @@ class Ingress:
             return
         question, words = inquiry.said_by(pick)
         if words:
-            await self.message(late_answer(press, session, question, words, self._clock.now()))
+            await self.message(_late_answer(press, session, question, words, self._clock.now()))
 
     async def _decide(self, press: Press, wait: Wait | None, verdict: PressVerdict) -> Pressed:
         pressed = await self._intake.press(press, wait.id if wait else None, verdict)
@@ -253,3 +255,21 @@ class Ingress:
         known_as = {"also_called": message.also_called} if message.also_called else {}
         conversation = message.conversation.key
         self._log.info("message", outcome=outcome, conversation=conversation, key=message.event_key, **known_as)
+
+
+def _late_answer(press: Press, session: Session, question: str, words: str, now: datetime) -> Inbound:
+    """Return the message of a late press. Its key is the press's, so that repeating it stores nothing.
+
+    `session`: the one that asked; the message is for the conversation of the press.
+    """
+    return Inbound(
+        event_key=f"{press.event_key}/late",
+        conversation=press.conversation,
+        principal=press.principal,
+        name=press.principal,
+        direct=press.conversation.on_page or session.root_kind is not SessionKind.NON_MAIN,
+        addressed=True,
+        text=words,
+        sent_at=now,
+        quoted=question,
+    )

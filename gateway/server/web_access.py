@@ -10,7 +10,9 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
+from typing import Final
 
+from gateway.agent.transcription import HEAD_BYTES, suffix_of
 from gateway.approvals import Approvals, page_card
 from gateway.domain.events import SIGN_INS, LiveEvent, SignedOut
 from gateway.domain.ids import InboundId, OwnerName, SessionId, TurnId, main_session
@@ -24,7 +26,6 @@ from gateway.errors import Forbidden, NotFound
 from gateway.inbound.commands import command_list
 from gateway.policy.routing import may_see
 from gateway.ports import Accounts, ArtifactKind, Clock, Credential, EventBus, FindOutput, Queries, Recording, Welcome
-from gateway.server.recordings import recording_of
 from gateway.system.redaction import Redactor
 from gateway.toolcalls.registry import Registry
 
@@ -35,6 +36,17 @@ ROWS_AT_ONCE = 200
 CHANGES_AT_ONCE = 500
 """Changed rows of one answer."""
 CHARS_AT_ONCE = 1_000_000
+_TYPES: Final = {
+    ".aac": "audio/aac",
+    ".amr": "audio/amr",
+    ".flac": "audio/flac",
+    ".m4a": "audio/mp4",
+    ".mp3": "audio/mpeg",
+    ".ogg": "audio/ogg",
+    ".wav": "audio/wav",
+    ".webm": "audio/webm",
+}
+"""Types of recordings that people sent, for the page's player."""
 
 
 def sha(secret: str) -> str:
@@ -188,7 +200,7 @@ class WebAccess:
         if not 0 <= k < len(found) or not found[k].path:
             return None
         data = await self.inbox(works_in(view.session), found[k].path)
-        return None if data is None else recording_of(data)
+        return None if data is None else _recording_of(data)
 
     async def saw(self, owner: OwnerName) -> None:
         """Record that the page is open now."""
@@ -213,3 +225,12 @@ def _files_of(step: Step, what: ArtifactKind) -> Sequence[str]:
             return [one.file for one in result.pictures]
         case ArtifactKind.FILE:
             return [one.file for one in result.files]
+
+
+def _recording_of(data: bytes) -> Recording | None:
+    """Return a file as a recording, with its type by its first bytes; None for anything else.
+
+    A tool may have replaced it since: another file is no recording.
+    """
+    media_type = _TYPES.get(suffix_of(data[:HEAD_BYTES]))
+    return None if media_type is None else Recording(data=data, media_type=media_type)

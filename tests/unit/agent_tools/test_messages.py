@@ -9,7 +9,7 @@ from pydantic import ValidationError
 from telegram.constants import ReactionEmoji
 
 from agent_tools import slack, telegram
-from agent_tools._messages.reactions import REACTIONS
+from agent_tools.telegram import REACTIONS
 from gateway.domain.tools import Effect, Risk
 
 BAD: list[tuple[dict[str, Any], str]] = [
