@@ -71,6 +71,10 @@ PROGRESS_S = 30
 """Seconds between two lines that say how far the tests are."""
 LARGE_TIMEOUT_S = 900
 """Timeout in seconds for one test with `--large`, unless it names its own."""
+STOP_S = 10
+"""Timeout in seconds for the end of a check that was stopped."""
+LAST_CHARS = 3000
+"""Characters of a log that are shown when it is not known what failed."""
 DOWNLOAD_S = 300
 """Seconds that one attempt to get a browser or bubblewrap may take."""
 
@@ -262,15 +266,17 @@ def pytest(
 
 
 def failed_processes(code: int, text: str, asked: Sequence[Request]) -> list[str]:
-    """Return what the processes of tests said in which something failed; or what the one said that forks them.
+    """Return what the processes of tests said in which something failed. If the one failed that forks them, return what
+    it said, and the last lines of all.
 
     A process that came too late for a file has code 5, "nothing collected".
     """
+    logs = [Path(one["log"]) for one in asked]
     if code != 0:
-        return [text]
-    codes: list[int] = json.loads(text)
-    bad = [one for one, ended in zip(asked, codes, strict=True) if ended not in (0, NOTHING_COLLECTED)]
-    return [Path(one["log"]).read_text(errors="replace") for one in bad]
+        return [text, *(log.read_text(errors="replace")[-LAST_CHARS:] for log in logs if log.exists())]
+    codes: list[int] = json.loads(text.splitlines()[-1])  # warnings may stand before it
+    bad = [log for log, ended in zip(logs, codes, strict=True) if ended not in (0, NOTHING_COLLECTED)]
+    return [log.read_text(errors="replace") for log in bad]
 
 
 def coverage() -> Outcome:
@@ -307,21 +313,32 @@ def captured(
     `given`: what it can read.
     """
     try:
-        done = subprocess.run(
+        running = subprocess.Popen(
             command,
             cwd=ROOT,
             env=environment,
-            input=given.encode(),
+            stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            timeout=seconds,
-            check=False,
         )
-    except subprocess.TimeoutExpired:
-        return 127, f"{command[0]} did not end within {seconds:.0f} s and was stopped."
     except OSError as error:
         return 127, f"{command[0]} could not be started: {error}. Say ./run test again to repair the environment."
-    return done.returncode, done.stdout.decode(errors="replace")
+    with running:
+        try:
+            said, _ = running.communicate(given.encode(), timeout=seconds)
+        except subprocess.TimeoutExpired:
+            stop(running)
+            return 127, f"{command[0]} did not end within {seconds:.0f} s and was stopped."
+    return running.returncode, said.decode(errors="replace")
+
+
+def stop(running: subprocess.Popen[bytes]) -> None:
+    """End a program: by SIGTERM, after which it ends its own child processes; by SIGKILL when that takes long."""
+    running.terminate()
+    try:
+        running.communicate(timeout=STOP_S)
+    except subprocess.TimeoutExpired:
+        running.kill()
 
 
 # --- what the machine must have -----------------------------------------------------------------

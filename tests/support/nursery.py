@@ -51,7 +51,10 @@ class Request(TypedDict):
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Fork a process for each request on standard input. Print their exit codes as JSON when all have ended."""
+    """Fork a process for each request on standard input. Print their exit codes as JSON, as last line, when all ended.
+
+    SIGTERM ends them all.
+    """
     import_module("pytest")
     stems = None
     if BARE not in arguments:
@@ -68,9 +71,10 @@ def main(arguments: Sequence[str]) -> None:
             os.kill(pid, signal.SIGKILL)
 
     signal.signal(signal.SIGTERM, end)
-    sys.stdout.write(json.dumps([os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in born]))
+    codes = [os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in born]
     if stems is not None:
         stems.communicate()
+    sys.stdout.write(f"\n{json.dumps(codes)}\n")
 
 
 def forked(request: Request) -> int:

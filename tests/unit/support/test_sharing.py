@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,6 +14,7 @@ from xml.etree import ElementTree
 
 import pytest
 
+from tests.checks import failed_processes, stop
 from tests.support.nursery import BARE, Request, forked
 from tests.support.patience import PATIENCE_S
 from tests.support.ports import FIRST, in_turn
@@ -36,6 +38,13 @@ def test_it(n, whole):
     assert len(whole) <= {at_most}
 """
 
+SLOW = """import os, pathlib, time
+def test_it():
+    pathlib.Path("new").write_text(str(os.getpid()))
+    os.rename("new", "pid")
+    time.sleep(600)
+"""
+
 
 def share(folder: Path, line: Line, ends: Sequence[str]) -> list[int]:
     """Run a process for each end. Return the exit codes."""
@@ -54,7 +63,7 @@ def share(folder: Path, line: Line, ends: Sequence[str]) -> list[int]:
         [sys.executable, "-m", forked.__module__, BARE], cwd=folder, env={**os.environ, "PYTHONPATH": str(ROOT)},
         input=json.dumps(asked), stdout=subprocess.PIPE, text=True, timeout=PATIENCE_S, check=True,
     )  # fmt: skip
-    codes: list[int] = json.loads(done.stdout)
+    codes: list[int] = json.loads(done.stdout.splitlines()[-1])
     return codes
 
 
@@ -98,6 +107,36 @@ def test_a_session_lasts_over_files_and_a_failure_is_reported(tmp_path: Path) ->
 def test_a_file_that_cannot_be_imported_is_a_failure(tmp_path: Path) -> None:
     codes, _ = run(tmp_path, {"test_a.py": "import absent_module", "test_b.py": FILE.format(at_most=9)}, ("front",))
     assert codes != [0]
+
+
+def test_a_run_that_is_stopped_leaves_no_process(tmp_path: Path) -> None:
+    (tmp_path / "test_slow.py").write_text(SLOW)
+    asked = [Request(arguments=["-q", "-s", "test_slow.py"], environment={}, log=str(tmp_path / "log"))]
+    running = subprocess.Popen(
+        [sys.executable, "-m", forked.__module__, BARE], cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+    )  # fmt: skip
+    with running:
+        assert running.stdin is not None
+        running.stdin.write(json.dumps(asked).encode())
+        running.stdin.close()
+        running.stdin = None
+        begun = time.monotonic()
+        while not (found := tmp_path / "pid").exists():
+            assert time.monotonic() - begun < PATIENCE_S
+            time.sleep(0.02)
+        stop(running)
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(found.read_text()), 0)
+
+
+def test_warnings_before_the_codes_are_passed_over(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    log.write_text("a test failed")
+    asked = [Request(arguments=[], environment={}, log=str(log))]
+    assert failed_processes(0, "a warning\n\n[0]\n", asked) == []
+    assert failed_processes(0, "a warning\n\n[1]\n", asked) == ["a test failed"]
+    assert failed_processes(127, "stopped", asked) == ["stopped", "a test failed"]
 
 
 def test_ports_are_those_of_the_process_that_asks_first(monkeypatch: pytest.MonkeyPatch) -> None:
