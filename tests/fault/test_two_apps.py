@@ -194,7 +194,7 @@ async def test_the_same_event_at_both_is_one_message(tmp_path: Path) -> None:
 async def test_subscriber_that_missed_wake_ups_reads_again(tmp_path: Path) -> None:
     """A machine that was away hears of no change from then, and is told that it missed some. Each looks for itself."""
     async with pair(tmp_path, FakeClock()) as two:
-        one, other = (machine.way.live for machine in two.machines)
+        one, other = (machine.way.event_bus for machine in two.machines)
         async with one.subscribe(SESSIONS) as heard, other.subscribe(SESSIONS) as missed:
             two.machines[1].suspend()
             await two.say(0, "hello")
