@@ -86,6 +86,12 @@ class StoreDamaged(StoreError):
     )
 
 
+class RowDamaged(DragomanError):
+    """A row of the store cannot be read. No `StoreError`: the same request never succeeds later."""
+
+    cure = "deploy/RUNBOOK.md (A damaged store) says how to restore a backup."
+
+
 class StoreFull(StoreError):
     """The disk of the store is full; nothing was written and nothing was lost."""
 

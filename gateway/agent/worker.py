@@ -22,7 +22,7 @@ from gateway.domain.slots import NewSlot
 from gateway.domain.turns import LEASE_LASTS, Lease, TurnState, company
 from gateway.domain.views import Claimed, TurnView
 from gateway.domain.waits import NewWait
-from gateway.errors import DragomanError, FilesElsewhere, LeaseLost, StoreError, first_of
+from gateway.errors import DragomanError, FilesElsewhere, LeaseLost, RowDamaged, StoreError, first_of
 from gateway.ports import EventBus, Queries, TurnQueue
 from gateway.system.cancellation import CancelReason
 from gateway.system.failpoints import FailPoints
@@ -125,7 +125,7 @@ class TurnWorker:
         try:
             history = self.turns.history_turns
             return await self.queue.claim(self.node, most, wait_s=LOOK_EVERY_S, history=history, home=self.home)
-        except StoreError as error:
+        except (StoreError, RowDamaged) as error:
             self._log.error("claim failed", error=str(error))
             await asyncio.sleep(RETRY_AFTER_S)
             return ()

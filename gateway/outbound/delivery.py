@@ -14,7 +14,7 @@ from typing import Any
 from gateway.domain.events import SLOTS, SlotsDue
 from gateway.domain.ids import NodeId, SlotId
 from gateway.domain.slots import Slot, SlotKind
-from gateway.errors import StoreError
+from gateway.errors import RowDamaged, StoreError
 from gateway.outbound.message_actor import LOOK_EVERY_S, RETRY_S, STORE_RETRIES, MessageActors
 from gateway.outbound.rate_limit import read_bans
 from gateway.ports import EventBus
@@ -90,7 +90,7 @@ class Delivery:
             claimed = await messages.outbox.claim_slots(
                 self.node, list(rooms), max(rooms.values(), default=AT_ONCE), wait_s=LOOK_EVERY_S
             )
-        except StoreError as error:
+        except (StoreError, RowDamaged) as error:
             self._log.error("slots not claimed", error=str(error))
             await asyncio.sleep(LOOK_EVERY_S)
             return []
@@ -128,7 +128,7 @@ class Delivery:
         """Show one version of one slot and record the outcome."""
         try:
             await self.messages.of(slot.id).deliver(slot)
-        except StoreError as error:
+        except (StoreError, RowDamaged) as error:
             # The sweep makes a slot that stayed SENDING due again.
             self._log.error("outcome of a send not stored", slot=slot.id, error=str(error))
         finally:

@@ -15,7 +15,7 @@ from gateway.domain.tools import ToolResult
 from gateway.domain.turns import Lease, TurnState
 from gateway.domain.views import TurnView
 from gateway.domain.waits import NewWait, StartOutcome, Wait, WaitState, escalates
-from gateway.errors import LeaseLost, NotFound, StoreError
+from gateway.errors import LeaseLost, NotFound, RowDamaged, StoreError
 from gateway.store.answer_rules import cost_of
 from gateway.store.call_rules import audit_row, limit_approvals, may_consume
 from gateway.store.child_rules import last_words
@@ -193,7 +193,7 @@ def _view_if_whole(part: Part, turn: TurnId) -> TurnView | None:
     """Return the turn; None when it cannot be read, which undoes nothing: the next read raises."""
     try:
         return turns.view_of(part, turn)
-    except (StoreError, MemoryError):
+    except (StoreError, RowDamaged, MemoryError):
         return None
 
 

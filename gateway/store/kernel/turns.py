@@ -19,7 +19,7 @@ from gateway.domain.tools import ToolResult, outcome_unknown
 from gateway.domain.turns import COMMANDS_AT_ONCE, ENDED, STOPPED_TEXT, Lease, Turn, TurnKind, TurnState
 from gateway.domain.views import TurnView
 from gateway.domain.waits import GOES_ON, NewWait, Wait, WaitKind, WaitState, child_of
-from gateway.errors import LeaseLost, StoreError
+from gateway.errors import LeaseLost, RowDamaged
 from gateway.store.call_rules import CANCELLED
 from gateway.store.child_rules import NOBODY_WAITS, End, answer_of, end_message, first_message, lineage_below
 from gateway.store.constants import HELD, UNDECIDED
@@ -29,8 +29,6 @@ from gateway.store.kernel.rows import MessageRow, SessionRow, StepRow, TurnRow, 
 from gateway.store.kernel.slots import say, show_cards_anew
 from gateway.store.workflow_rules import answer_of as workflow_answer
 from gateway.store.workflow_rules import begin_ready, has_ended, rows_of, sessions_of, with_end
-
-DAMAGED = "deploy/RUNBOOK.md (A damaged store) says how to restore a backup."
 
 
 def held(part: Part, lease: Lease) -> TurnRow:
@@ -42,10 +40,10 @@ def held(part: Part, lease: Lease) -> TurnRow:
 
 
 def view_of(part: Part, turn: TurnId) -> TurnView:
-    """Return the turn with all its rows. Raises `StoreError` when one is damaged."""
+    """Return the turn with all its rows. Raises `RowDamaged` when one is."""
     row = part.turns[turn]
     if not part.is_whole(turn):
-        raise StoreError(f"A row of the turn {turn} cannot be read.", cure=DAMAGED)
+        raise RowDamaged(f"A row of the turn {turn} cannot be read.")
     return TurnView(
         turn=row.turn,
         session=part.sessions[row.turn.session].session,

@@ -16,7 +16,7 @@ from gateway.domain.ids import NodeId, TurnId, mint
 from gateway.domain.slots import Slot
 from gateway.domain.turns import Lease, TurnKind, company
 from gateway.domain.views import Claimed
-from gateway.errors import StoreError
+from gateway.errors import RowDamaged, StoreError
 from gateway.ports import Clock
 from gateway.store.kernel import turns
 from gateway.store.kernel.part import Part
@@ -142,12 +142,11 @@ def _claimed(part: Part, lease: Lease, history: int) -> Claimed:
     """Return a leased turn with its rows and its history, as far as that was asked for; a damaged one without."""
     try:
         view = turns.view_of(part, lease.turn)
-    except StoreError:
+        asked = history and view.turn.kind is TurnKind.MODEL
+        found = history_of(part, view.session.id, view.turn.epoch, history) if asked else None
+        return Claimed(lease=lease, view=view, history=found)
+    except RowDamaged:  # the next read raises it
         return Claimed(lease=lease, view=None, history=None)
-    if not history or view.turn.kind is not TurnKind.MODEL:
-        return Claimed(lease=lease, view=view, history=None)
-    found = history_of(part, view.session.id, view.turn.epoch, history)
-    return Claimed(lease=lease, view=view, history=found)
 
 
 def open_redis(url: str, clock: Clock, terms: StoreTerms = STRICT, noted: NotedStore | None = None) -> RedisStore:

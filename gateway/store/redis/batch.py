@@ -15,10 +15,9 @@ from gateway.domain.slots import SlotState
 from gateway.domain.steps import StepState
 from gateway.domain.text import one_line
 from gateway.domain.turns import ENDED
-from gateway.errors import StoreError
+from gateway.errors import RowDamaged
 from gateway.store.codec import dump_conversation
 from gateway.store.kernel.rows import MessageRow, SlotRow, StepRow, TurnRow
-from gateway.store.kernel.turns import DAMAGED
 from gateway.store.redis.long_queues import Section
 from gateway.store.redis.rows import EVENT, SESSION, SLOT, UNNUMBERED, kind_of
 
@@ -169,10 +168,10 @@ class Batch:
             self.guessed.add(key)
 
     def get(self, key: str) -> Any:
-        """Return a row that is loaded; None when there is none. Raises `StoreError` for a damaged one."""
+        """Return a row that is loaded; None when there is none. Raises `RowDamaged` for a damaged one."""
         row = self.get_readable(key)
         if row is None and (damage := self.damage_of(key)):
-            raise StoreError(f"The row {one_line(key, 100)} in Redis cannot be read ({damage}).", cure=DAMAGED)
+            raise RowDamaged(f"The row {one_line(key, 100)} in Redis cannot be read ({damage}).")
         return row
 
     def get_readable(self, key: str) -> Any:

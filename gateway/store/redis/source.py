@@ -117,7 +117,7 @@ class RedisSource:
     def named(self, keys: Sequence[str]) -> list[Any]:
         """Return rows by their keys in Redis. All missing ones are loaded together.
 
-        Raises `StoreError` for a damaged one.
+        Raises `RowDamaged` for a damaged one.
         """
         self.need(keys)
         return [self.batch.get(key) for key in keys]

@@ -16,7 +16,7 @@ from gateway.domain.steps import Answer
 from gateway.domain.turns import Lease, TurnKind, TurnState, company
 from gateway.domain.views import Claimed, TurnView
 from gateway.domain.waits import NewWait
-from gateway.errors import StoreError
+from gateway.errors import RowDamaged, StoreError
 from gateway.ports import Clock
 from gateway.store.decode import UNREADABLE
 from gateway.store.event_bus import LocalEventBus
@@ -127,7 +127,7 @@ class SqliteStore(SqliteQueries):
             view = turns.view_of(part, lease.turn)
             asked = history and view.turn.kind is TurnKind.MODEL
             return Claimed(lease=lease, view=view, history=self._history(view, history, read) if asked else None)
-        except (*UNREADABLE, StoreError):  # the next read raises it
+        except (*UNREADABLE, StoreError, RowDamaged):  # the next read raises it
             return Claimed(lease=lease, view=None)
 
     def _history(self, view: TurnView, limit: int, read: dict[int, TurnView]) -> Sequence[TurnView] | None:

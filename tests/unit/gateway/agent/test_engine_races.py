@@ -18,7 +18,7 @@ from gateway.domain.tools import ApprovalMode, Effect, ResultStatus, Risk, Sandb
 from gateway.domain.turns import BEGUN_AT_MOST, ENDED, Lease, TurnKind, TurnState
 from gateway.domain.views import Claimed, TurnView
 from gateway.domain.waits import WaitState
-from gateway.errors import LeaseLost, ModelError
+from gateway.errors import LeaseLost, ModelError, RowDamaged
 from gateway.ports import ToolContext
 from tests.support.clock import FakeClock
 from tests.support.engine import Engine
@@ -87,7 +87,7 @@ class Unreadable(FailingStore):
 
     async def turn(self, turn: TurnId) -> TurnView:
         if turn == self.bad:
-            raise ValueError("this row makes no sense")
+            raise RowDamaged("This row makes no sense.")
         return await super().turn(turn)
 
 
