@@ -51,15 +51,17 @@ MAX_ASKED = 2**18
 """Bytes of the launcher's message, which holds the program's arguments."""
 LIMITS = ProcessLimits(open_files=8192, processes=4096, memory_bytes=2**30, tmp_bytes=2 * 2**30, umask=0o077)
 """Limits without settings: a browser has some twenty threads in each process, and threads count as processes."""
+FILE_AT_LEAST = 256 * 2**20
+"""Least limit of a file in bytes: a browser maps memory and caches as files, and one too large ends its process."""
 
 
 def session_limits(program: ProcessLimits) -> ProcessLimits:
-    """Return the limits of a session where a program has these: a browser gets at least the memory that it needs."""
-    memory, least = program.memory_bytes, LIMITS.memory_bytes or 0
+    """Return the limits of a session where a program has these: a browser gets at least what it needs."""
+    memory, least, file = program.memory_bytes, LIMITS.memory_bytes or 0, program.file_bytes
     return replace(
         LIMITS,
         memory_bytes=None if memory is None else max(memory, least),
-        file_bytes=program.file_bytes,
+        file_bytes=None if file is None else max(file, FILE_AT_LEAST),
         tmp_bytes=max(program.tmp_bytes, LIMITS.tmp_bytes),
     )
 

@@ -115,18 +115,18 @@ async def test_basic_hides_home_and_state_and_is_otherwise_read_only(
 
 
 async def test_limits_of_programs_hold_in_a_session(bench: Bench) -> None:
-    settings = ProcessLimits(memory_bytes=3 * 2**30, file_bytes=5 * 2**20, tmp_bytes=2**20)
+    settings = ProcessLimits(memory_bytes=3 * 2**30, file_bytes=5 * 2**30, tmp_bytes=2**20)
     script = "import resource as r; print(r.getrlimit(r.RLIMIT_DATA)[0], r.getrlimit(r.RLIMIT_FSIZE)[0])"
     async with bench.session(limits=session_limits(settings)) as session:
-        assert await printed(session, script) == f"{3 * 2**30} {5 * 2**20}\n"
+        assert await printed(session, script) == f"{3 * 2**30} {5 * 2**30}\n"
 
 
 @pytest.mark.parametrize(("memory", "expected"), [(256 * 2**20, 2**30), (3 * 2**30, 3 * 2**30), (None, None)])
-def test_browser_gets_the_memory_that_it_needs(memory: int | None, expected: int | None) -> None:
+def test_browser_gets_the_memory_and_files_that_it_needs(memory: int | None, expected: int | None) -> None:
     small = session_limits(ProcessLimits(memory_bytes=memory, file_bytes=2**20, tmp_bytes=2**20))
-    large = session_limits(ProcessLimits(memory_bytes=memory, tmp_bytes=5 * 2**30))
-    assert (small.memory_bytes, small.file_bytes, small.tmp_bytes) == (expected, 2**20, 2 * 2**30)
-    assert (large.memory_bytes, large.tmp_bytes) == (expected, 5 * 2**30)
+    large = session_limits(ProcessLimits(memory_bytes=memory, file_bytes=None, tmp_bytes=5 * 2**30))
+    assert (small.memory_bytes, small.file_bytes, small.tmp_bytes) == (expected, 256 * 2**20, 2 * 2**30)
+    assert (large.memory_bytes, large.file_bytes, large.tmp_bytes) == (expected, None, 5 * 2**30)
 
 
 # --- the network ----------------------------------------------------------------------------------
