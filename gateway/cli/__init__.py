@@ -192,7 +192,7 @@ def audit(context: click.Context, last: int) -> None:
     from gateway.server.control_wire import AUDIT_TAKES_S
 
     found = _call(context.obj, "audit", {"last": last}, timeout_s=AUDIT_TAKES_S + _LONGER_S)
-    columns = ("seq", "at", "call", "session", "by", "tool", "basis", "rule")
+    columns = ("seq", "at", "call", "session", "by", "tool", "because", "rule")
     columns += ("decided_by", "approval", "sandbox", "action")
     if found["rows"]:
         click.echo(table(columns, found["rows"]) + "\n")

@@ -270,7 +270,7 @@ def _shown(row: AuditRow) -> dict[str, Any]:
         "session": row.session,
         "by": row.lane.value,
         "tool": row.tool,
-        "basis": row.basis.value,
+        "because": row.basis.value,
         "rule": row.rule or row.grant,
         "decided_by": row.decided_by,
         "approval": row.wait,

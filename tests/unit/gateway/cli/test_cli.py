@@ -114,7 +114,7 @@ class Daemon:
 
     async def audit(self, args: Mapping[str, Any]) -> Any:
         self.asked.append(("audit", args))
-        row = {"seq": 7, "at": "10:00", "call": "t1/1", "session": "main:ann", "tool": "shell", "basis": "approval"}
+        row = {"seq": 7, "at": "10:00", "call": "t1/1", "session": "main:ann", "tool": "shell", "because": "approval"}
         rows = [row | {"by": "model", "decided_by": "web:ann", "approval": "w1", "sandbox": "off\x1b[2J"}]
         result = {"count": 7, "calls": 6, "head": "ab" * 32, "broken": self.broken, "removed": 4}
         return {"rows": rows if args["last"] else [], **result}
@@ -432,7 +432,7 @@ async def test_the_audit_is_printed_and_verified(state: Path) -> None:
     says += "Rows 1 to 4 were removed behind an export.\n"
     assert (whole.code, short) == (0, Done(code=0, out=says, err=""))
     head, row, _ = whole.out.removesuffix(says).splitlines()
-    assert " ".join(head.split()) == "seq at call session by tool basis rule decided by approval sandbox action"
+    assert " ".join(head.split()) == "seq at call session by tool because rule decided by approval sandbox action"
     assert row.split() == [
         "7",
         "10:00",

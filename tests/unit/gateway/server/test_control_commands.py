@@ -22,6 +22,7 @@ from gateway.errors import BadRequest, ModelError, StoreError
 from gateway.ports import Audit
 from gateway.server import control_commands
 from gateway.server.control_commands import ControlCommands
+from gateway.store.audit_files import NAMES
 from tests.support.engine import Engine, Served, served
 from tests.support.fakes import CLEO, NODE, FakeTool, calls, in_background
 from tests.support.makers import ANN
@@ -123,7 +124,8 @@ async def test_the_audit_is_verified_and_its_last_rows_are_shown(page: Served) -
     assert (found["count"], found["calls"], found["broken"]) == (3, 3, None)
     assert found["head"] == (await engine.store.audit_head()).hash
     (row,) = found["rows"]
-    assert (row["seq"], row["call"], row["tool"], row["basis"]) == (3, f"{lease.turn}/3", "shell", "approval")
+    assert (row["seq"], row["call"], row["tool"], row["because"]) == (3, f"{lease.turn}/3", "shell", "approval")
+    assert {"seq", "at", "session", "tool", "because", "rule", "grant", "sandbox", "node"} <= row.keys() & {*NAMES}
     assert (row["decided_by"], row["approval"], row["by"]) == ("telegram:1001", wait.id, "model")
     assert [one["seq"] for one in (await does(local(page), "audit", last=500))["rows"]] == [1, 2, 3]
     assert (await does(local(page), "audit", last=0))["rows"] == []
