@@ -84,7 +84,7 @@ async def show(client: SlackClient, file: str, part: FilePart | SlackStoredPart,
 
 async def messages(client: SlackClient, file: str, channel: str) -> list[str]:
     """Return the timestamps of a channel's messages that show a file. Raises `SlackFailure`."""
-    shares = object_of(object_of((await client.call("files.info", {"file": file})).get("file")).get("shares"))
+    shares = object_of((await _info(client, file)).get("shares"))
     found: list[str] = []
     for kind in ("public", "private"):
         listed = object_of(shares.get(kind)).get(channel)
@@ -93,11 +93,25 @@ async def messages(client: SlackClient, file: str, channel: str) -> list[str]:
     return found
 
 
+async def has_mark(client: SlackClient, file: str, mark: str) -> bool:
+    """Return True if a file has this mark, thus this content. Raises `SlackFailure`."""
+    return _is_marked(await _info(client, file), mark)
+
+
 def shows(message: Json, mark: str) -> str:
     """Return the id of a message's file with this mark; empty if there is none."""
     listed = message.get("files")
     for one in cast("list[object]", listed) if isinstance(listed, list) else []:
-        name, file = object_of(one).get("name"), object_of(one).get("id")
-        if isinstance(name, str) and isinstance(file, str) and f"-{mark}" in name:
+        file = object_of(one).get("id")
+        if isinstance(file, str) and _is_marked(object_of(one), mark):
             return file
     return ""
+
+
+async def _info(client: SlackClient, file: str) -> Json:
+    return object_of((await client.call("files.info", {"file": file})).get("file"))
+
+
+def _is_marked(file: Json, mark: str) -> bool:
+    name = file.get("name")
+    return isinstance(name, str) and f"-{mark}" in name

@@ -17,7 +17,7 @@ from channels._shared import showing
 from channels._shared.fields import object_of
 from channels._shared.showing import NEVER_SHOWN
 from channels.slack import files
-from channels.slack.failures import SlackAct, SlackRemedy, judge
+from channels.slack.failures import SlackAct, SlackRemedy, judge, passes
 from channels.slack.parts import NO_PREVIEWS, FilePart, Part, SlackStoredPart, SlackTextPart
 from channels.slack.request import Json, SlackClient, SlackDeclined, SlackFailure, SlackNotSent, SlackUnanswered
 from channels.slack.send_state import Look, SendStates
@@ -71,9 +71,32 @@ class SlackMessageSync(showing.MessageSync[Part]):
     def _place(self) -> Conversation:
         return self.slot.conversation
 
+    async def _refresh(self, message: str, at: int, part: Part) -> str:
+        """Show a part in this message, or in a new one. After a restart, Slack knows which file it is: in another form
+        the slot has other files, and a card without the right one asks about an action that nobody can read.
+        """
+        unknown = not self.once_more and not self.digests.get(self._key(message))
+        if unknown and message.startswith(files.FILE) and not isinstance(part, SlackTextPart):
+            await self._recall(message, files.mark_of(self.slot.id, at, part), part.digest)
+        return await super(SlackMessageSync, self)._refresh(message, at, part)
+
+    async def _recall(self, file: str, mark: str, digest: str) -> None:
+        """Store the digest of a file if it has the mark. One that Slack does not show is replaced."""
+        try:
+            has_mark = await files.has_mark(self.client, file, mark)
+        except SlackFailure as error:
+            failure = error
+        else:
+            if has_mark:
+                self.digests.put(self._key(file), digest)
+            return
+        judged = await self._judge(failure, SlackAct.LOOK)
+        if isinstance(judged, SendFailed) and passes(failure):
+            raise judged
+
     async def _change(self, message: str, part: Part, *, known: bool) -> bool:
         if isinstance(part, FilePart | SlackStoredPart):
-            return message.startswith(files.FILE) and not known  # after a restart only the digest is unknown
+            return False  # a file is never edited
         return not message.startswith(files.FILE) and await self._edit(message, part)
 
     # --- creating -----------------------------------------------------------------------------------

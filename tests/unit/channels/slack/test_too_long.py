@@ -22,6 +22,8 @@ WORDS = " ".join(f"word{n}" for n in range(900))
 """Fits into one message, by our own limits."""
 TWO = "\n\n".join([WORDS, WORDS])
 """… and this into two."""
+LARGE = 1_000_000
+"""Characters that no message has."""
 
 
 @pytest.fixture
@@ -113,6 +115,42 @@ async def test_card_that_is_too_long_goes_as_files(
     again = await build(scene.context()).show(after(first, shown, ""), Kept())
     assert again == shown
     assert (len(slack.uploads(CHAT)), len(slack.calls("chat.postMessage"))) == (len(commands), calls)
+
+
+@pytest.mark.parametrize(
+    ("before", "left", "now", "filed"), [(LARGE, 1, 4_500, (1, 2)), (4_500, 1, LARGE, (2,)), (4_500, 2, LARGE, (1, 2))]
+)
+async def test_file_of_another_row_is_replaced_after_restart(
+    slack: FakeSlack, scene: Scene, channel: SlackChannel, before: int, left: int, now: int, filed: tuple[int, ...]
+) -> None:
+    """A card's second attempt has another form than the first, which left `left` files. Each row can be read whole."""
+    commands = {1: WORDS[:2_500], 2: WORDS.replace("word", "other") * 3}
+    first = showing("", CHAT, kind=SlotKind.CARD)
+    first = replace(first, rows=tuple(row(command, n=n) for n, command in commands.items()))
+    kept, refuse = Kept(), refusing("chat.postMessage", faults.too_many(1))
+    slack.script(lambda call: above(before)(call) or refuse(call))
+    with pytest.raises(SendFailed) as failed:
+        await channel.show(first, kept)
+    assert failed.value.outcome is SendOutcome.WAIT
+    there = kept.told[-1][:left]
+    slack.script(above(now))
+    shown = await build(scene.context()).show(after(first, there, ""), Kept())
+    contents = {one.id: (one.content or b"").decode() for one in slack.uploads(CHAT)}
+    assert [commands[n] in contents[file] for n, file in zip(filed, shown[:-1], strict=True)] == [True] * len(filed)
+    assert slack.shown(CHAT)[-1].text.count("Only its beginning") == len(filed)
+
+
+async def test_file_that_slack_does_not_know_is_replaced(slack: FakeSlack, scene: Scene, channel: SlackChannel) -> None:
+    first = replace(showing("", CHAT, kind=SlotKind.CARD), rows=(row(WORDS * 3),))
+    shown = await channel.show(first, Kept())
+    slack.script(refusing("files.info", faults.too_many(1), 1))
+    with pytest.raises(SendFailed) as failed:
+        await build(scene.context()).show(after(first, shown, ""), Kept())
+    assert failed.value.outcome is SendOutcome.WAIT
+    slack.script(refusing("files.info", faults.error("file_not_found"), 1))
+    file, card = await build(scene.context()).show(after(first, shown, ""), Kept())
+    assert (file == shown[0], card) == (False, shown[1])
+    assert slack.uploads(CHAT)[-1].id == file
 
 
 @pytest.mark.parametrize(("kind", "tries"), [(SlotKind.CARD, 2), (SlotKind.STATUS, 1)])
