@@ -97,7 +97,7 @@ class SlackChannel(AccountsChannel[SlackConnection]):
             return await self._sync(account, showing, tries).act(slot.post)
         # The re-sent mark is set by the synchroniser, which first looks for the earlier message.
         unmarked = replace(showing, slot=replace(slot, uncertain=False))
-        if slot.stands and any(map(_is_file, slot.message_ids[1:])):
+        if slot.kind is not SlotKind.CARD and slot.stands and any(map(_is_file, slot.message_ids[1:])):
             tries.form = max(tries.form, Form.BEGINNING)  # the same text went as a file before
         while True:
             sync = self._sync(account, showing, tries)

@@ -96,6 +96,21 @@ async def test_file_stays_when_it_is_shown_once_more(slack: FakeSlack, channel: 
     assert len(slack.shown(CHAT)) == 2
 
 
+@pytest.mark.parametrize("restarted", [False, True])
+async def test_card_keeps_its_form_when_it_is_shown_once_more(
+    slack: FakeSlack, scene: Scene, channel: SlackChannel, restarted: bool
+) -> None:
+    """Its second file is no sign that the third row is in a file too."""
+    rows = (row(WORDS * 3, n=1), row(WORDS * 4, n=2), row("echo hello", n=3))
+    first = replace(showing("", CHAT, kind=SlotKind.CARD), rows=rows)
+    shown = await channel.show(first, Kept())
+    again = replace(first.slot, message_ids=shown, version=3, sent_version=2, once_more=True)
+    shower = build(scene.context()) if restarted else channel
+    assert await shower.show(replace(first, slot=again), kept := Kept()) == shown
+    assert (kept.told, len(slack.uploads(CHAT)), len(slack.shown(CHAT))) == ([], 2, 3)
+    assert len(slack.calls("chat.update")) == 1
+
+
 @pytest.mark.parametrize("commands", [(WORDS[:5_000],), (WORDS[:2_500], WORDS[1:2_500])], ids=["one", "two"])
 async def test_card_that_is_too_long_goes_as_files(
     slack: FakeSlack, scene: Scene, channel: SlackChannel, commands: tuple[str, ...]
