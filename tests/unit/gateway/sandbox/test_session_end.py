@@ -101,10 +101,11 @@ async def test_killed_daemon_leaves_no_process_and_a_folder_to_sweep(bench: Benc
         (left,) = set(bench.parent.iterdir()) - {alive.folder.parent}
         tmp = Path(os.readlink(left / "tmp")) if bench.mode is SandboxMode.OFF else left
         assert tmp.is_dir()
+        of_before = bench.parent / "enclosure-abc"
+        of_before.mkdir()
         async with bench.session():
             assert alive.folder.is_dir()
-            assert not left.exists()
-            assert not tmp.exists()
+            assert not any(folder.exists() for folder in (left, tmp, of_before))
 
 
 @pytest.mark.whole("a real Chromium; other programs stay")
