@@ -69,6 +69,7 @@ def _manifest(table: Mapping[str, Any], account: str, public_url: str) -> Mappin
 
 CHANNEL = ChannelSpec(
     name="slack",
+    api=2,
     load=_load,
     settings=SlackSettings,
     account=SlackAccount,

@@ -68,6 +68,7 @@ def _describe(settings: TelegramSettings) -> Iterator[tuple[str, str]]:
 
 CHANNEL = ChannelSpec(
     name="telegram",
+    api=2,
     load=_load,
     settings=TelegramSettings,
     account=TelegramAccount,

@@ -12,8 +12,9 @@ from typing import Any, NamedTuple
 from gateway.domain.posts import PostAct
 from gateway.ports.channels import Channel, ChannelContext
 
-CHANNEL_API = 1
-"""Version of this interface. A channel states the one that it was written for."""
+CHANNEL_API = 2
+"""Version of this interface. A channel states the one that it was written for. In version 1, `show` returned a text; in
+version 2, a tuple of message ids."""
 Build = Callable[[ChannelContext], Channel]
 
 
@@ -55,7 +56,8 @@ class ChannelSpec:
     """Name of the table `[channels.NAME]`, and `Conversation.channel`: lower case letters, digits and `_`."""
     load: Callable[[], Build]
     """Import the adapter and return the function that makes the channel. Raises `ImportError` for a missing package."""
-    api: int = CHANNEL_API
+    api: int = 1
+    """Version of the interface that the channel was written for, as a number. 1 if it states none."""
     settings: type[Any] | None = None
     """pydantic model of the table; with `account`, it has the only field `accounts`. None: a dict of the table."""
     account: type[Any] | None = None

@@ -47,4 +47,4 @@ def _name(handle: asyncio.Handle) -> str:
     return str(getattr(callback, "__qualname__", None) or type(callback).__name__)
 
 
-CHANNEL = ChannelSpec(name="test", load=lambda: factory)
+CHANNEL = ChannelSpec(name="test", api=2, load=lambda: factory)

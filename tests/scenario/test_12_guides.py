@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import sqlite3
 import tomllib
 from collections.abc import AsyncGenerator, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from pathlib import Path
 from typing import Any
 
@@ -85,6 +86,13 @@ def test_the_guides_are_as_short_as_they_say() -> None:
     assert len(channel.splitlines()) <= 200
 
 
+def message_ids(daemon: Daemon) -> Mapping[str, str]:
+    """Return the ids of the messages of each slot that the guide's channel showed."""
+    with closing(sqlite3.connect(f"file:{daemon.state / 'dragoman.db'}?mode=ro", uri=True)) as store:
+        found = "SELECT id, platform_id FROM slots WHERE state = 'sent' AND conversation LIKE '%lines%'"
+        return dict(store.execute(found))
+
+
 @pytest.mark.parametrize("how", ["function", "folder", "package"])
 @pytest.mark.sampled(1)
 async def test_the_guides_tool_and_channel_work_as_installed(tmp_path: Path, how: str) -> None:
@@ -123,3 +131,6 @@ async def test_the_guides_tool_and_channel_work_as_installed(tmp_path: Path, how
             await ann.until(lambda frame: refused in frame.get("text", ""))
     finally:
         assert await daemon.stop() == 0, daemon.log[-3000:]
+    shown = message_ids(daemon)
+    assert shown == {slot: slot for slot in shown}
+    assert len(shown) > 1

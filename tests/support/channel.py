@@ -190,4 +190,4 @@ def factory(context: ChannelContext) -> SocketChannel:
     return SocketChannel(context)
 
 
-CHANNEL = ChannelSpec(name="test", load=lambda: factory)
+CHANNEL = ChannelSpec(name="test", api=2, load=lambda: factory)

@@ -30,7 +30,7 @@ HERE = Path(config.__file__).parent
 
 CHANNEL_OF_ONES_OWN = """
 from gateway.ports import ChannelSpec
-CHANNEL = ChannelSpec(name="test", load=lambda: None)
+CHANNEL = ChannelSpec(name="test", api=2, load=lambda: None)
 """
 
 

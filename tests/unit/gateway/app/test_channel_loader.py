@@ -57,7 +57,7 @@ def describe(settings: Accounts) -> list[tuple[str, str]]:
     return [(name, one.room) for name, one in settings.accounts.items()]
 
 
-SPEC = ChannelSpec(name="test", load=no_adapter)
+SPEC = ChannelSpec(name="test", api=2, load=no_adapter)
 WITH_ACCOUNTS = replace(
     SPEC,
     settings=Accounts,
@@ -112,8 +112,9 @@ Export = Callable[[object], None]
     [
         ("no spec", "has no CHANNEL that is a ChannelSpec"),
         (None, "has no CHANNEL that is a ChannelSpec"),
-        (replace(SPEC, api=2), "is written for channel interface 2; this is 1"),
-        (replace(SPEC, api=cast("int", "one")), "is written for channel interface 'one'; this is 1"),
+        (replace(SPEC, api=3), "is written for channel interface 3; this is 2"),
+        (ChannelSpec(name="test", load=no_adapter), "is written for channel interface 1; this is 2"),
+        (replace(SPEC, api=cast("int", "one")), "is written for channel interface 'one'; this is 2"),
         (replace(SPEC, load=cast("Any", None)), "load of its CHANNEL is not valid"),
         (replace(SPEC, check=cast("Any", "yes")), "check of its CHANNEL is not valid"),
         (replace(SPEC, account=Account), "settings of its CHANNEL is not valid"),
