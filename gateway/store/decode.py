@@ -61,6 +61,15 @@ def readable(make: Callable[[Columns], T], rows: Iterable[Columns], what: str) -
     return made
 
 
+NOWHERE = '["","","",""]'
+"""Stands in for the conversation of a damaged row."""
+BARE_TURN: Mapping[int, Any] = {5: NOWHERE, 7: 0, 8: None, 9: None}
+BARE_MESSAGE: Mapping[int, Any] = {3: 0, 5: NOWHERE, 11: 0, 18: None, 19: None}
+BARE_STEP: Mapping[int, Any] = {4: None, 5: None, 7: None, 9: None, 10: None, 11: None}
+BARE_WAIT: Mapping[int, Any] = {6: None, 7: "{}"}
+"""Stand-ins for the payloads of damaged rows, by their places in the columns that make one."""
+
+
 def whole_or_bare(make: Callable[[Columns], T], columns: Columns, bare: Mapping[int, Any]) -> tuple[T, bool]:
     """Convert a row, or without its damaged payloads: a transition must be able to end what it cannot read.
 

@@ -15,9 +15,10 @@ import redis
 
 from gateway.domain.ids import SessionId, mint
 from gateway.domain.steps import Step
+from gateway.domain.turns import TurnState
 from gateway.domain.waits import Wait
 from gateway.errors import RowDamaged
-from gateway.ports import Store
+from gateway.ports import ControlEffect, Store
 from gateway.store import open_store
 from gateway.store.redis.connection import address_of
 from gateway.store.redis.rows import KINDS
@@ -26,7 +27,7 @@ from tests.support.clock import FakeClock
 from tests.support.makers import BOB, route
 
 GROUP = SessionId("group:1")
-_KEYS = {"session": "id", "wait": "id", "step": "turn || '/' || n"}
+_KEYS = {"session": "id", "wait": "id", "step": "turn || '/' || n", "turn": "id", "message": "'i' || ord"}
 
 
 @dataclass(slots=True, kw_only=True)
@@ -43,6 +44,20 @@ class Shelf:
         write = self._in_sqlite if self.url.startswith("sqlite") else self._in_redis
         write(kind, key, column, value)
         self.store = open_store(self.url, self.clock)
+
+    async def columns(self, kind: str, key: str) -> str:
+        """Everything that is stored of a row, as text. The store is opened again."""
+        await self.store.close()
+        if self.url.startswith("sqlite"):
+            with closing(sqlite3.connect(self.url.removeprefix("sqlite://"))) as other:
+                found = str(other.execute(f"SELECT * FROM {kind}s WHERE {_KEYS[kind]} = ?", (key,)).fetchone())
+        else:
+            address, prefix = address_of(self.url)
+            client: Any = cast("Any", redis.Redis).from_url(address)
+            with client:
+                found = str(client.get(f"{prefix}{kind}:{key}"))
+        self.store = open_store(self.url, self.clock)
+        return found
 
     def _in_sqlite(self, kind: str, key: str, column: str, value: str) -> None:
         statement = f"UPDATE {kind}s SET {column} = ? WHERE {_KEYS[kind]} = ?"
@@ -132,3 +147,39 @@ async def test_damaged_row_fails_no_request_beside_its_own(shelf: Shelf, clock: 
     assert claimed.keys() == {lease.turn, other.turn}
     assert claimed[lease.turn] is None
     assert claimed[other.turn] is not None
+
+
+@pytest.mark.parametrize(
+    ("kind", "column"),
+    [("step", "answer"), ("step", "call"), ("turn", "conversation"), ("message", "attachments"), ("wait", "payload")],
+)
+async def test_turn_with_a_damaged_row_can_fail(shelf: Shelf, clock: FakeClock, kind: str, column: str) -> None:
+    """What was damaged stays as it is, and the session goes on."""
+    scene = Scene(shelf.store, clock)
+    asked = await scene.asked()
+    view = await scene.view(asked.turn)
+    keys = {"step": f"{asked.turn}/{0 if column == 'answer' else 1}", "turn": asked.turn}
+    keys |= {"message": view.inputs[0].id, "wait": asked.wait}
+    await shelf.damage(kind, keys[kind], column, "[none of ours")
+    with pytest.raises((RowDamaged, ValueError)):
+        await shelf.store.turn(asked.turn)
+    assert await shelf.store.finish_turn(asked.lease, TurnState.FAILED, answer=None, given=[], slots=[], timers=[])
+    assert "[none of ours" in await shelf.columns(kind, keys[kind])
+    after = await Scene(shelf.store, clock).say("and now?")
+    assert [one.lease.turn for one in await shelf.store.claim(NODE, 2, history=9)] == [after.turn]
+
+
+@pytest.mark.parametrize("how", ["stop", "new", "lapse"])
+async def test_turn_with_a_damaged_row_is_stopped(shelf: Shelf, clock: FakeClock, how: str) -> None:
+    lease = await Scene(shelf.store, clock).planned()
+    await shelf.damage("step", f"{lease.turn}/0", "answer", "no JSON")
+    scene = Scene(shelf.store, clock)
+    if how == "lapse":
+        await scene.lapse()
+        (again,) = await shelf.store.claim(NODE, 2)
+        assert (again.lease.turn, again.view) == (lease.turn, None)
+    assert await scene.stop(ControlEffect.RESET if how == "new" else ControlEffect.STOP) == 1
+    clock.advance(600)
+    await shelf.store.reclaim()
+    counts = await shelf.store.counts()
+    assert (counts.queued_turns, counts.running_turns, counts.parked_turns) == (0, 0, 0)

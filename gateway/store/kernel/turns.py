@@ -42,9 +42,7 @@ def held(part: Part, lease: Lease) -> TurnRow:
 def view_of(part: Part, turn: TurnId) -> TurnView:
     """Return the turn with all its rows. Raises `RowDamaged` when one is."""
     row = part.turns[turn]
-    if not part.is_whole(turn):
-        raise RowDamaged(f"A row of the turn {turn} cannot be read.")
-    return TurnView(
+    view = TurnView(
         turn=row.turn,
         session=part.sessions[row.turn.session].session,
         inputs=tuple(part.messages[one].received for one in row.inputs),
@@ -52,6 +50,9 @@ def view_of(part: Part, turn: TurnId) -> TurnView:
         waits=tuple(part.waits[one].wait for one in row.waits),
         held=held_for(row.held_since, row.lease_until, part.now),
     )
+    if not part.is_whole(turn):
+        raise RowDamaged(f"A row of the turn {turn} cannot be read.")
+    return view
 
 
 def waits_of(part: Part, row: TurnRow) -> list[Wait]:

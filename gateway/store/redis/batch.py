@@ -19,7 +19,7 @@ from gateway.errors import RowDamaged
 from gateway.store.codec import dump_conversation
 from gateway.store.kernel.rows import MessageRow, SlotRow, StepRow, TurnRow
 from gateway.store.redis.long_queues import Section
-from gateway.store.redis.rows import EVENT, SESSION, SLOT, UNNUMBERED, kind_of
+from gateway.store.redis.rows import EVENT, SESSION, SLOT, UNNUMBERED, BareRow, kind_of
 
 Question: TypeAlias = tuple[str | int, ...]
 """Command on a sorted set: its name, the set, and the rest."""
@@ -47,6 +47,13 @@ class Stored:
     """Sections of a session's queue."""
     damage: str = ""
     """Why its value cannot be read; then there is no row here. Empty for a readable one."""
+    bare: BareRow | None = None
+    """The damaged row without its payloads, as far as that can be read."""
+
+    @property
+    def at_least(self) -> Any:
+        """The row, or what can be read of it."""
+        return self.row if self.bare is None else self.bare.row
 
 
 ABSENT = Stored(None)
@@ -102,7 +109,7 @@ class BatchCache:
         for key in batch.folded:
             self.drop(key)
         for key, row in batch.changed.items():
-            if row is None or key.startswith(f"{EVENT.name}:"):
+            if row is None or key.startswith(f"{EVENT.name}:") or key in batch.damaged:
                 self.drop(key)
             else:
                 sections = batch.sections.get(key, ())
@@ -131,6 +138,8 @@ class Batch:
     certain: frozenset[str] = frozenset()
     """Rows that must be read: another run took them for absent, and they were not."""
     loaded: dict[str, Stored] = field(default_factory=dict[str, Stored])
+    damaged: set[str] = field(default_factory=set[str])
+    """Loaded rows that cannot be read whole."""
     guessed: set[str] = field(default_factory=set[str])
     """Rows taken for absent without a read."""
     answers: dict[Question, Any] = field(default_factory=dict[Question, Any])
@@ -174,6 +183,12 @@ class Batch:
             raise RowDamaged(f"The row {one_line(key, 100)} in Redis cannot be read ({damage}).")
         return row
 
+    def get_bare(self, key: str) -> Any:
+        """Return a row like `get_readable`; of a damaged one what can be read: a transition must be able to end it."""
+        row = self.get_readable(key)
+        is_damaged = key in self.damaged and key not in self.changed
+        return (self.known(key) or ABSENT).at_least if is_damaged else row
+
     def get_readable(self, key: str) -> Any:
         """Return a row that is loaded; None when there is none, or a damaged one."""
         if key in self.changed:
@@ -191,7 +206,7 @@ class Batch:
         """Return the stored row that a change replaces. A row that nobody read is new, and must be so."""
         stored = self.known(key) or ABSENT
         self.read.setdefault(key, stored.stamp)
-        return stored.row
+        return stored.at_least
 
     def is_large(self, key: str) -> bool:
         """Return whether the stored value of a row is better not read as a whole."""

@@ -109,7 +109,7 @@ class Lists:
             name, text = self.prefix + key, dumped(row, queue)
             elsewhere = (len(row.turns) - len(queue)) * len(row.turns[0])
         else:
-            name, text = self.prefix + key, kind_of(key).dump(row)
+            name, text = self.prefix + key, kind_of(key).dump(row, (batch.known(key) or ABSENT).bare)
         if key.startswith(f"{EVENT.name}:"):
             self.fading += (name, f"{self.number} {text}", int(EVENTS_KEPT.total_seconds()))
         else:

@@ -85,7 +85,7 @@ class RedisQueries(KernelStore):
 
     async def wait(self, wait: WaitId) -> Wait | None:
         """Return one wait."""
-        row = await self.read(lambda source: source.wait_row(wait))
+        row = await self.read(lambda source: source.row(WAIT, wait))
         return None if row is None else row.wait
 
     async def open_approvals(self, limit: int = 200) -> Sequence[Wait]:
@@ -122,7 +122,7 @@ class RedisQueries(KernelStore):
         """Return the tasks that a turn gave itself, in the order of its steps."""
 
         def found(source: RedisSource) -> list[ChildLine]:
-            row = source.turn_row(turn)
+            row = source.row(TURN, turn)
             tasks = [] if row is None else source.rows(TURN, row.tasks)
             readable = [task for task in tasks if source.rows(SESSION, [task.turn.session])]
             return sorted((_task_line(source, task) for task in readable), key=lambda line: line.n)
@@ -177,7 +177,7 @@ class RedisQueries(KernelStore):
 
     async def audit_row(self, turn: TurnId, n: int) -> AuditRow | None:
         """Return the audit row of a step's last start; None when it never started."""
-        return await self.read(lambda source: _audit_row_of(source, source.step_row((turn, n))))
+        return await self.read(lambda source: _audit_row_of(source, source.row(STEP, (turn, n))))
 
     async def audit_rows(self, after: int, limit: int) -> Sequence[AuditRow]:
         """Return rows after a place, in order."""
@@ -358,7 +358,7 @@ def _task_line(source: RedisSource, task: TurnRow) -> ChildLine:
 
 
 def _place_of(source: RedisSource, turn: TurnId) -> CallPlace | None:
-    row = source.turn_row(turn)
+    row = source.row(TURN, turn)
     return None if row is None else lines.call_place(row, list(_up(source, row.turn.session)))
 
 

@@ -6,8 +6,8 @@ A revision of the commit itself is stored as its offset from the stamp, negative
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import date
 from functools import cached_property
 from typing import Any, Generic, TypeAlias, TypeVar
@@ -20,6 +20,10 @@ from gateway.store import columns
 from gateway.store.codec import dump_json, dump_plain, from_us, load_json, storable, to_us
 from gateway.store.columns import RowColumns
 from gateway.store.decode import (
+    BARE_MESSAGE,
+    BARE_STEP,
+    BARE_TURN,
+    BARE_WAIT,
     audit_row_of,
     grant_of,
     moment,
@@ -50,6 +54,15 @@ NEW = UNNUMBERED
 """Score of a place that its row is given once, in the order in which rows are made."""
 
 
+@dataclass(frozen=True, slots=True)
+class BareRow:
+    """A row that cannot be read whole, without its payloads."""
+
+    row: Any
+    kept: Mapping[int, tuple[Any, Any]]
+    """Stand-ins for payloads, each with the stored value, by place."""
+
+
 @dataclass(frozen=True)
 class Kind(Generic[K, R]):
     """A kind of row: its key, its stored form, and where its revisions stand."""
@@ -65,6 +78,8 @@ class Kind(Generic[K, R]):
     """Names of the values, in their order, as far as they have names."""
     complete: Callable[[Values], None] | None = None
     """Adds what rows of earlier versions lack."""
+    bare: Mapping[int, Any] = field(default_factory=dict[int, Any])
+    """Stand-ins for damaged payloads by their places behind the first value; none: such a row cannot be read at all."""
 
     @cached_property
     def places(self) -> tuple[int, ...]:
@@ -75,9 +90,12 @@ class Kind(Generic[K, R]):
         """Return the Redis key of a row, without the prefix."""
         return f"{self.name}:{storable(self.words(key))}"
 
-    def dump(self, row: R) -> str:
-        """Return the stored form of a row, without its stamp."""
+    def dump(self, row: R, bare: BareRow | None = None) -> str:
+        """Return the stored form of a row, without its stamp. `bare`: its payloads stay, but for changed ones."""
         values = self.values(row)
+        if bare is not None:
+            for place, (stand_in, was) in bare.kept.items():
+                values[place] = was if values[place] == stand_in else values[place]
         for place in self.places:
             if (rev := values[place]) is not None and rev > UNNUMBERED:
                 values[place] = UNNUMBERED - rev
@@ -86,6 +104,12 @@ class Kind(Generic[K, R]):
     def load(self, stamp: int, text: str) -> R:
         """Return the row of a stored value."""
         return self.make(self.stored(stamp, text))
+
+    def load_bare(self, stamp: int, text: str) -> BareRow:
+        """Return the row without its payloads: a transition must be able to end what it cannot read."""
+        values = self.stored(stamp, text)
+        kept = {at + 1: (stand_in, values[at + 1]) for at, stand_in in self.bare.items()}
+        return BareRow(self.make([kept[at][0] if at in kept else value for at, value in enumerate(values)]), kept)
 
     def stored(self, stamp: int, text: str) -> Values:
         """Return the columns and lists of a stored value, revisions as they are."""
@@ -274,14 +298,23 @@ TURN = Kind[TurnId, TurnRow](
     ("ord", "rev", "queued_rev", "ended_rev"),
     columns.TURNS.names,
     _complete_turn,
+    BARE_TURN,
 )
 MESSAGE = Kind[InboundId, MessageRow](
-    "message", str, columns.MESSAGES.values, _message, ("ord", "rev"), columns.MESSAGES.names
+    "message", str, columns.MESSAGES.values, _message, ("ord", "rev"), columns.MESSAGES.names, bare=BARE_MESSAGE
 )
 STEP = Kind[StepKey, StepRow](
-    "step", lambda key: f"{key[0]}/{key[1]}", columns.STEPS.values, _step, ("ord", "rev"), columns.STEPS.names
+    "step",
+    lambda key: f"{key[0]}/{key[1]}",
+    columns.STEPS.values,
+    _step,
+    ("ord", "rev"),
+    columns.STEPS.names,
+    bare=BARE_STEP,
 )
-WAIT = Kind[WaitId, WaitRow]("wait", str, columns.WAITS.values, _wait, ("ord", "rev"), columns.WAITS.names)
+WAIT = Kind[WaitId, WaitRow](
+    "wait", str, columns.WAITS.values, _wait, ("ord", "rev"), columns.WAITS.names, bare=BARE_WAIT
+)
 SLOT = Kind[SlotId, SlotRow]("slot", str, columns.SLOTS.values, _slot, ("seq", "ord", "rev"), columns.SLOTS.names)
 CARDS = Kind[WaitId, tuple[SlotId, ...]]("cards", str, list, lambda values: tuple(map(SlotId, values)))
 EVENT = Kind[EventKey, str]("event", _list, lambda outcome: [outcome], lambda values: values[0])

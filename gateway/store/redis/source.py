@@ -48,6 +48,7 @@ from gateway.store.redis.rows import (
     TURN,
     WAIT,
     Kind,
+    named_by,
 )
 
 K = TypeVar("K")
@@ -114,6 +115,19 @@ class RedisSource:
         """Return the stored and readable ones of some rows. All missing ones are loaded together."""
         return [row for row in self.readable([kind.key(key) for key in keys]) if row is not None]
 
+    def bare_rows(self, kind: Kind[Any, T], keys: Iterable[Any]) -> list[T]:
+        """Return the stored ones of some rows, of damaged ones what can be read, for sweeps and claims."""
+        names = [kind.key(key) for key in keys]
+        self.need(names)
+        return [row for row in map(self.batch.get_bare, names) if row is not None]
+
+    def _bare(self, kind: Kind[Any, T], key: Any) -> T | None:
+        """Return a row for a transition, and of a damaged one what can be read. Raises `RowDamaged` without that."""
+        name = kind.key(key)
+        self.need([name])
+        row = self.batch.get_bare(name)
+        return self.batch.get(name) if row is None else row
+
     def named(self, keys: Sequence[str]) -> list[Any]:
         """Return rows by their keys in Redis. All missing ones are loaded together.
 
@@ -150,19 +164,19 @@ class RedisSource:
 
     def turn_row(self, key: TurnId) -> TurnRow | None:
         """Return a turn."""
-        return self.row(TURN, key)
+        return self._bare(TURN, key)
 
     def message_row(self, key: InboundId) -> MessageRow | None:
         """Return a message."""
-        return self.row(MESSAGE, key)
+        return self._bare(MESSAGE, key)
 
     def step_row(self, key: StepKey) -> StepRow | None:
         """Return a step."""
-        return self.row(STEP, key)
+        return self._bare(STEP, key)
 
     def wait_row(self, key: WaitId) -> WaitRow | None:
         """Return a wait."""
-        return self.row(WAIT, key)
+        return self._bare(WAIT, key)
 
     def slot_row(self, key: SlotId) -> SlotRow | None:
         """Return a slot. A turn asks for the one of its answer, which mostly is new."""
@@ -197,9 +211,10 @@ class RedisSource:
         return [key for key, fact in found if fact is not None and fact.until is not None and fact.until <= now]
 
     def is_whole(self, turn: TurnId) -> bool:
-        """Return True: a value is written and read as a whole."""
-        del turn
-        return True
+        """Return False for a turn with a damaged row among those that were loaded."""
+        damaged = self.batch.damaged
+        row = self.turn_row(turn) if damaged else None
+        return row is None or damaged.isdisjoint([TURN.key(turn), *named_by(TURN.key(turn), row)])
 
     def last_audit(self) -> AuditHead:
         """Return the end of the audit."""
@@ -316,7 +331,7 @@ class RedisSource:
             for start in range(0, len(page), LOADED_AT_ONCE):
                 some = page[start : start + LOADED_AT_ONCE]
                 self.need([TURN.key(TurnId(turn)) for turn in some])
-                yield from (row for turn in some for row in self.rows(TURN, [turn]))
+                yield from (row for turn in some for row in self.bare_rows(TURN, [turn]))
 
     def turns_at(self, home: str, limit: int) -> list[TurnId]:
         """Return turns of a home that have not ended."""
@@ -346,7 +361,7 @@ class RedisSource:
         """Return leased turns in the order in which they return to the queue."""
         name = indexes.HELD_TURNS
         turns = self.members(name) if lapsed is None else self.ask("ZRANGEBYSCORE", name, "-inf", to_us(lapsed))
-        rows = [row for row in self.rows(TURN, turns) if row.turn.state in HELD]
+        rows = [row for row in self.bare_rows(TURN, turns) if row.turn.state in HELD]
         rows.sort(key=lambda row: (row.held_since or row.queued_at, row.queued_rev))
         late = [row for row in rows if lapsed is None or (row.lease_until is not None and row.lease_until <= lapsed)]
         return [(row.turn.id, row.node) for row in late if row.node is not None]
@@ -359,9 +374,9 @@ class RedisSource:
         """Return live children whose waiting turn has ended and that nobody stopped."""
         live = self.rows(SESSION, self.members(indexes.LIVE_CHILDREN))
         waited = [row for row in live if row.live and row.task is not None and row.parent_wait is not None]
-        waits = {row.wait.id: row.wait.turn for row in self.rows(WAIT, [row.parent_wait for row in waited])}
+        waits = {row.wait.id: row.wait.turn for row in self.bare_rows(WAIT, [row.parent_wait for row in waited])}
         tasks = [row.task for row in waited]
-        turns = {row.turn.id: row.turn.state for row in self.rows(TURN, [*waits.values(), *tasks])}
+        turns = {row.turn.id: row.turn.state for row in self.bare_rows(TURN, [*waits.values(), *tasks])}
         return [
             row.session.id
             for row in waited
@@ -408,15 +423,15 @@ class RedisSource:
 
     def expired_waits(self, now: datetime, unused_since: datetime, limit: int) -> list[WaitId]:
         """Return open waits past their time, timers excepted, and decided ones that nobody uses since before then."""
-        open_ = self.rows(WAIT, self.until(indexes.OPEN, to_us(now), limit))
-        decided = self.rows(WAIT, self.until(indexes.APPROVED, to_us(unused_since) - 1, limit))
-        turns = {row.turn.id: row.turn.state for row in self.rows(TURN, {row.wait.turn for row in decided})}
+        open_ = self.bare_rows(WAIT, self.until(indexes.OPEN, to_us(now), limit))
+        decided = self.bare_rows(WAIT, self.until(indexes.APPROVED, to_us(unused_since) - 1, limit))
+        turns = {row.turn.id: row.turn.state for row in self.bare_rows(TURN, {row.wait.turn for row in decided})}
         unused = [row for row in decided if turns.get(row.wait.turn) not in (None, *HELD)]
         return [row.wait.id for row in sorted([*open_, *unused], key=lambda row: row.ord)][:limit]
 
     def due_timers(self, now: datetime, limit: int) -> list[WaitId]:
         """Return open timers past their time."""
-        rows = self.rows(WAIT, self.until(indexes.TIMERS, to_us(now), limit))
+        rows = self.bare_rows(WAIT, self.until(indexes.TIMERS, to_us(now), limit))
         return [row.wait.id for row in sorted(rows, key=lambda row: row.ord)]
 
     def asked_waits(self) -> list[WaitId]:

@@ -36,7 +36,7 @@ from gateway.store.redis.life import Lives, Lost, SharedKnowledge
 from gateway.store.redis.long_queues import sections_in
 from gateway.store.redis.next_slots import leaves_slots
 from gateway.store.redis.replicas import WaitCommand
-from gateway.store.redis.rows import SESSION, UNNUMBERED, kind_of, named_by
+from gateway.store.redis.rows import SESSION, UNNUMBERED, BareRow, kind_of, named_by
 from gateway.store.redis.source import NotFirst, RedisSource, SeveralMissing
 from gateway.store.write_queue import QueueEntry, WaitingClaims, WriteEntry, deliver, goes_on_waiting
 from gateway.system.logging_setup import log
@@ -379,9 +379,10 @@ class RedisThread:
             batch.loads += 1
             found = [self._stored(key, value) for key, value in zip(keys, self._mget(keys), strict=True)]
             batch.loaded.update(zip(keys, found, strict=True))
+            batch.damaged.update(key for key, stored in zip(keys, found, strict=True) if stored.damage)
             for key, stored in zip(keys, found, strict=True):
                 self._kept.put(key, stored)
-            named = [one for key, stored in zip(keys, found, strict=True) for one in named_by(key, stored.row)]
+            named = [one for key, stored in zip(keys, found, strict=True) for one in named_by(key, stored.at_least)]
             keys = [key for key in dict.fromkeys(named) if batch.known(key) is None]
 
     def _ask(self, asked: Sequence[Question]) -> list[Any]:
@@ -414,7 +415,8 @@ class RedisThread:
             return Stored(kind_of(key).load(int(stamp), text), f"{stamp} ", len(value), sections)
         except UNREADABLE as error:
             log("store").error("a row cannot be read", row=one_line(key, 100), why=type(error).__name__)
-            return Stored(None, f"{stamp}{space}", len(value), damage=type(error).__name__)
+            damage, bare = type(error).__name__, _bare(key, stamp, text)
+            return Stored(None, f"{stamp}{space}", len(value), damage=damage, bare=bare)
 
     def _commit(self, batch: Batch, writes: Writes, done: Sequence[Entry], revisions: int) -> frozenset[str]:
         """Write a batch. Return which of the rows that it read have changed: then nothing is written."""
@@ -469,3 +471,11 @@ class RedisThread:
         if entry.touched is not None:
             self._events.publish_locally(entry.touched)
         entry.settle()
+
+
+def _bare(key: str, stamp: str, text: str) -> BareRow | None:
+    """Return a damaged row without its payloads; None when they are not the damage."""
+    try:
+        return kind_of(key).load_bare(int(stamp), text) if kind_of(key).bare else None
+    except UNREADABLE:
+        return None

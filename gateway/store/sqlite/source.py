@@ -18,6 +18,10 @@ from gateway.domain.turns import COMMANDS_AT_ONCE, TurnKind
 from gateway.store.codec import dump_conversation, from_us, load_json, to_us
 from gateway.store.constants import AT_ONCE, HELD
 from gateway.store.decode import (
+    BARE_MESSAGE,
+    BARE_STEP,
+    BARE_TURN,
+    BARE_WAIT,
     Columns,
     audit_row_of,
     grant_of,
@@ -71,8 +75,6 @@ TRIM_EVERY = 16
 """Transitions between two checks of the cache's bounds."""
 SESSION, TURN, MESSAGE, STEP, WAIT, SLOT = 16, 12, 20, 12, 13, 20
 """Numbers of columns that the functions of `decode` take; the store's own follow."""
-NOWHERE = '["","","",""]'
-"""Stand-in for a conversation that cannot be read."""
 
 
 class SqliteSource:
@@ -179,8 +181,7 @@ class SqliteSource:
         found = self.tx.one("turn_row", key)
         if found is None:
             return None
-        bare = {5: NOWHERE, 7: 0, 8: None, 9: None}
-        turn, is_whole = whole_or_bare(turn_of, found[:TURN], bare=bare)
+        turn, is_whole = whole_or_bare(turn_of, found[:TURN], bare=BARE_TURN)
         if not is_whole:
             self._damaged.add(key)
         ord_, rev, queued_at, queued_rev, head, node, fence, lease, since, gathers, ended_rev, *task = found[TURN:]
@@ -235,24 +236,20 @@ class SqliteSource:
 
     def _message(self, found: Columns) -> MessageRow:
         session, ord_, rev = found[MESSAGE:]
-        received, is_whole = whole_or_bare(
-            received_of, found[:MESSAGE], bare={3: 0, 5: NOWHERE, 11: 0, 18: None, 19: None}
-        )
+        received, is_whole = whole_or_bare(received_of, found[:MESSAGE], bare=BARE_MESSAGE)
         if not is_whole and received.turn is not None:
             self._damaged.add(received.turn)
         return MessageRow(received=received, session=session, ord=ord_, rev=rev)
 
     def _step(self, found: Columns) -> StepRow:
         session, ord_, rev, fence, audit = found[STEP:]
-        step, is_whole = whole_or_bare(
-            step_of, found[:STEP], bare={4: None, 5: None, 7: None, 9: None, 10: None, 11: None}
-        )
+        step, is_whole = whole_or_bare(step_of, found[:STEP], bare=BARE_STEP)
         if not is_whole:
             self._damaged.add(step.turn)
         return StepRow(step=step, session=session, ord=ord_, rev=rev, fence=fence, audit=audit)
 
     def _wait(self, found: Columns) -> WaitRow:
-        wait, is_whole = whole_or_bare(wait_of, found[:WAIT], bare={6: None, 7: "{}"})
+        wait, is_whole = whole_or_bare(wait_of, found[:WAIT], bare=BARE_WAIT)
         if not is_whole:
             self._damaged.add(wait.turn)
         ord_, rev = found[WAIT:]
