@@ -314,7 +314,7 @@ class _Attempt:
 
     async def __call__(self, message_ids: tuple[str, ...]) -> None:
         """Store the parts shown so far, then wait to send the next one. Raises `SendFailed` if that takes too long."""
-        _refuse_text(message_ids)
+        _check_ids(message_ids)
         self._parts += 1
         await self._record(lambda: self.by.outbox.slot_part(self.slot, message_ids))
         await self._wait(PARTS_WITHIN_S - self._waited_s)
@@ -337,7 +337,7 @@ class _Attempt:
                 message_ids = await channel.show(rendered, self)
         except TimeoutError as error:
             raise self._doubt(f"No answer within {within_s:.0f} s.") from error
-        _refuse_text(message_ids)
+        _check_ids(message_ids)
         self.actor.shown(slot, self.path, message_ids)
         await by.points.hit("J18")
         unsettled = self.actor.in_doubt
@@ -457,11 +457,15 @@ class _Attempt:
         await self._record(lambda: outbox.tell_owners(f"dead/{self.path.chat}", text, self.by.owners))
 
 
-def _refuse_text(message_ids: object) -> None:
-    """Raise a final `SendFailed` for a bare text from a channel: it would count as ids of one character each."""
+def _check_ids(message_ids: Sequence[str]) -> None:
+    """Raise a final `SendFailed` for what a store would read back as other ids: a bare text, an empty id, a comma."""
     if isinstance(message_ids, str):
         why = "The channel gave a text instead of a tuple of message ids. Install a version of it that fits."
-        raise SendFailed(why, outcome=SendOutcome.DEAD)
+    elif not all(one and "," not in one for one in message_ids):
+        why = "The channel gave message ids that are not texts without commas. Install a version of it that fits."
+    else:
+        return
+    raise SendFailed(why, outcome=SendOutcome.DEAD)
 
 
 async def _ignore_parts(message_ids: tuple[str, ...]) -> None:

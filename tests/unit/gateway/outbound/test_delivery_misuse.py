@@ -33,3 +33,20 @@ async def test_a_text_in_place_of_message_ids_is_refused(tmp_path: Path, text: s
 
     assert (now(engine, id).state, now(engine, id).message_ids) == (SlotState.DEAD, ())
     assert "tuple of message ids" in engine.store.slots[id].why_dead
+
+
+class CommaChannel(FakeChannel):
+    """Name a message by an id that the store cannot keep apart from two."""
+
+    async def show(self, showing: RenderedSlot, progress: Progress) -> tuple[str, ...]:
+        return ("m42,m43" if showing.text == "comma" else "",)
+
+
+@pytest.mark.parametrize("text", ["comma", "empty"])
+async def test_an_id_that_is_empty_or_has_a_comma_is_refused(tmp_path: Path, text: str) -> None:
+    engine = Engine(tmp_path, [])
+    id = await slot(engine, text)
+    await delivered(engine, CommaChannel())
+
+    assert (now(engine, id).state, now(engine, id).message_ids) == (SlotState.DEAD, ())
+    assert "without commas" in engine.store.slots[id].why_dead
