@@ -25,6 +25,10 @@ SAMPLED = pytest.StashKey[Counter[str]]()
 """Cases collected so far of each test marked `sampled`."""
 GRACE_S = 0.5
 """Time that an ending task or process has to disappear."""
+LOGS = ("log-*.txt", "redis.log")
+"""Names of the logs of daemons and servers of tests."""
+LOG_SHOWN = 6000
+"""Characters of the end of each log that a failed test shows."""
 UNTRACED = (
     "tests/fault/",
     "tests/scenario/",
@@ -90,6 +94,22 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         made = item.get_closest_marker("hypothesis") is not None
         if item.nodeid.startswith(UNTRACED) or made or cases[test] > TRACED_CASES:
             item.add_marker("no_cover")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Show the end of what daemons and servers logged in the folder of a test that failed."""
+    report = yield
+    folder = getattr(item, "funcargs", {}).get("tmp_path")
+    if report.failed and isinstance(folder, Path):
+        logs = sorted(path for name in LOGS for path in folder.rglob(name))
+        report.sections += [(str(path.relative_to(folder)), end_of(path)) for path in logs]
+    return report
+
+
+def end_of(log: Path) -> str:
+    """Return the last lines of a log."""
+    return log.read_text(errors="replace")[-LOG_SHOWN:]
 
 
 @pytest.fixture(autouse=True)

@@ -13,7 +13,7 @@ from types import TracebackType
 from tests.support.patience import PATIENCE_S
 from tests.support.ports import free_port
 
-DURABLE = ("--appendonly", "yes", "--appendfsync", "always", "--no-appendfsync-on-rewrite", "no")
+DURABLE = ("--save", "", "--appendonly", "yes", "--appendfsync", "always", "--no-appendfsync-on-rewrite", "no")
 AT_ONCE = ("--repl-diskless-sync-delay", "0")
 """A replica gets everything when it asks, not five seconds later."""
 SHARED: set[int] = set()
@@ -86,7 +86,7 @@ class RedisServer:
         """Start it and wait until it answers."""
         program = shutil.which("redis-server")
         assert program is not None, "redis-server is missing (Debian: apt install redis-server)."
-        where = ("--port", str(self.port), "--bind", self.host, "--dir", str(self.folder), "--save", "")
+        where = ("--port", str(self.port), "--bind", self.host, "--dir", str(self.folder), "--logfile", "redis.log")
         command = [*self._prefix, program, *where, "--databases", "4000", *AT_ONCE, *DURABLE, *self._options]
         self._process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         wait_until_it_answers(self.port, self.host)
