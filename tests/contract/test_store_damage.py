@@ -13,8 +13,9 @@ from typing import Any, cast
 import pytest
 import redis
 
-from gateway.domain.ids import SessionId, mint
+from gateway.domain.ids import SessionId, TurnId, mint
 from gateway.domain.steps import Step
+from gateway.domain.tools import ResultStatus, ToolResult
 from gateway.domain.turns import TurnState
 from gateway.domain.waits import Wait
 from gateway.errors import RowDamaged
@@ -167,6 +168,31 @@ async def test_turn_with_a_damaged_row_can_fail(shelf: Shelf, clock: FakeClock, 
     assert "[none of ours" in await shelf.columns(kind, keys[kind])
     after = await Scene(shelf.store, clock).say("and now?")
     assert [one.lease.turn for one in await shelf.store.claim(NODE, 2, history=9)] == [after.turn]
+
+
+@pytest.mark.parametrize(
+    ("kind", "column"), [("step", "answer"), ("step", "call"), ("turn", "conversation"), ("message", "attachments")]
+)
+async def test_history_leaves_out_a_damaged_turn(shelf: Shelf, clock: FakeClock, kind: str, column: str) -> None:
+    """The session goes on with what can be read, and the log names the other."""
+    scene = Scene(shelf.store, clock)
+    ended: list[TurnId] = []
+    for _ in range(3):
+        lease = await scene.started()
+        await scene.came(lease, 1, ToolResult(status=ResultStatus.OK, text="done"))
+        await scene.finish(lease)
+        ended.append(lease.turn)
+    keys = {"step": f"{ended[1]}/{0 if column == 'answer' else 1}", "turn": ended[1]}
+    keys["message"] = (await scene.view(ended[1])).inputs[0].id
+    await shelf.damage(kind, keys[kind], column, "[none of ours")
+    kept = [ended[0], ended[2]]
+    for oldest in (False, True):
+        assert [view.turn.id for view in await shelf.store.history(MAIN, 0, 9, oldest=oldest)] == kept
+    after = await Scene(shelf.store, clock).say("and now?")
+    (claimed,) = await shelf.store.claim(NODE, 2, history=9)
+    assert claimed.view is not None
+    assert claimed.view.turn.id == after.turn
+    assert [view.turn.id for view in claimed.history or ()] == kept
 
 
 @pytest.mark.parametrize("how", ["stop", "new", "lapse"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from datetime import date
 from typing import TypeVar
 
@@ -14,7 +15,7 @@ from gateway.domain.sessions import Session
 from gateway.domain.slots import Slot
 from gateway.domain.views import ChildLine, Counts, Item, Row, RowPage, SessionLine, Spent, TurnView
 from gateway.domain.waits import Wait
-from gateway.errors import NotFound
+from gateway.errors import NotFound, RowDamaged
 from gateway.policy.grants import holds, is_live
 from gateway.store import child_rules
 from gateway.store.kernel import audit, lines, turns
@@ -207,7 +208,10 @@ def source_of(part: Part) -> RedisSource:
 
 
 def history_of(part: Part, session: SessionId, epoch: int, limit: int, *, oldest: bool = False) -> list[TurnView]:
-    """Return the last, or first, ended turns of an epoch beyond its summary, in the order they ended."""
+    """Return the last, or first, ended turns of an epoch beyond its summary, in the order they ended.
+
+    Damaged ones are left out.
+    """
     source = source_of(part)
     before = set(source.batch.read)
     known = source.session_row(session)
@@ -217,7 +221,10 @@ def history_of(part: Part, session: SessionId, epoch: int, limit: int, *, oldest
         found = source.ask("ZRANGEBYSCORE", name, f"({after}", "+inf", "LIMIT", 0, limit)
     else:
         found = source.last_ended(session, epoch, after, limit)
-    views = [turns.view_of(part, row.turn.id) for row in source.rows(TURN, found)]
+    views: list[TurnView] = []
+    for row in source.rows(TURN, found):
+        with suppress(RowDamaged):  # it is left out, as in a list; its row was named in the log
+            views.append(turns.view_of(part, row.turn.id))
     source.batch.trust_ended(before)
     return views
 

@@ -23,6 +23,7 @@ from gateway.errors import NotFound
 from gateway.ports import Clock
 from gateway.store.codec import dump_json, from_us
 from gateway.store.decode import (
+    UNREADABLE,
     Columns,
     audit_row_of,
     moment,
@@ -265,7 +266,7 @@ def places_of_ended(reader: ReadTx, session: SessionId, epoch: int, limit: int, 
 def history_of(
     reader: ReadTx, session: Session, places: Sequence[int], ended: TurnCache, read: dict[int, TurnView]
 ) -> list[TurnView]:
-    """Return the ended turns at these places.
+    """Return the ended turns at these places, without damaged ones.
 
     Turns missing in the cache `ended` are put into `read` too: the caller caches them once its snapshot is committed.
     """
@@ -273,10 +274,20 @@ def history_of(
     unread = [place for place in places if place not in views]
     if unread:
         columns = {place: tuple(rest) for place, *rest in reader.run("turns_at", dump_json(unread))}
-        fresh = dict(zip(columns, views_of(reader, list(columns.values()), session), strict=True))
+        fresh = _readable_views(reader, columns, session)
         read.update(fresh)
         views.update(fresh)
-    return [views[place] for place in places]
+    return [views[place] for place in places if place in views]
+
+
+def _readable_views(reader: ReadTx, columns: Mapping[int, tuple[Any, ...]], session: Session) -> Mapping[int, TurnView]:
+    """Return the turns that can be read, by place. They are read one by one only when one of them is damaged."""
+    try:
+        return dict(zip(columns, views_of(reader, list(columns.values()), session), strict=True))
+    except UNREADABLE:
+        places = {turn: place for place, (turn, *_) in columns.items()}
+        views = readable(lambda turn: views_of(reader, [turn], session)[0], columns.values(), "turn")
+        return {places[view.turn.id]: view for view in views}
 
 
 def views_of(reader: ReadTx, rows: list[tuple[Any, ...]], session: Session | None = None) -> list[TurnView]:
