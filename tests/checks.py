@@ -234,7 +234,7 @@ def pytest(
     The output of a process is shown when one of its tests failed. `traced`: measure the coverage. `remembered`: store
     how long each file took. `behind`: leave the CPU to what runs beside them.
     """
-    with tempfile.TemporaryDirectory() as name, ThreadPoolExecutor(1) as beside:
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as name, ThreadPoolExecutor(1) as beside:
         folder = Path(name)
         line = Line(folder / "line")
         entries = line_up(files, measured(), DAEMONS, PARTS if traced else {})
@@ -244,7 +244,12 @@ def pytest(
             arguments += ["--cov", "--cov-report=", "--cov-fail-under=0"]
         asked = [
             Request(
-                arguments=[*arguments, f"--take-from={END[n % 2]}", f"--junit-xml={folder / str(n)}.xml"],
+                arguments=[
+                    *arguments,
+                    f"--take-from={END[n % 2]}",
+                    f"--junit-xml={folder / str(n)}.xml",
+                    f"--basetemp={folder / f't{n}'}",  # in the shared one each removes what others are removing too
+                ],
                 environment={PROCESS: f"{n}/{processes}", "COVERAGE_FILE": str(ROOT / f".coverage.process-{n}")},
                 log=str(folder / f"{n}.log"),
             )
