@@ -52,6 +52,7 @@ async def test_a_long_page_is_cut_with_a_hint(rig: Rig) -> None:
     assert words.startswith("Page: Large")
 
 
+@pytest.mark.by_the_clock
 async def test_a_huge_page_does_not_hang(rig: Rig) -> None:
     started = time.monotonic()
     result = await rig.open("/large?n=32000")
