@@ -9,12 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from gateway.errors import StoreDamaged, StoreError, StoreInUse, StoreTooNew
+from gateway.errors import StartError, StoreDamaged, StoreError, StoreInUse, StoreTooNew
 from gateway.store.sqlite import open_sqlite
 from gateway.store.sqlite.opening import (
     APPLICATION_ID,
     FileLock,
     check_file,
+    check_library,
     connect,
     make_file,
     open_reader,
@@ -196,3 +197,30 @@ def test_the_lock_names_who_has_it_until_it_is_released(tmp_path: Path) -> None:
     for _ in range(2):
         lock.release()
     FileLock(path).release()
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message", "cure"),
+    [
+        (
+            "sqlite_version_info",
+            (3, 34, 9),
+            f"Python was built with SQLite {sqlite3.sqlite_version}; the store needs 3.35 or newer.",
+            "Use a Python with a newer SQLite.",
+        ),
+        (
+            "threadsafety",
+            0,
+            "Python's SQLite was built without thread safety.",
+            "Use a Python with a thread-safe SQLite.",
+        ),
+    ],
+)
+def test_an_unfit_library_is_refused(
+    name: str, value: object, message: str, cure: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    check_library()
+    monkeypatch.setattr(sqlite3, name, value)
+    with pytest.raises(StartError) as refused:
+        check_library()
+    assert (refused.value.message, refused.value.cure) == (message, cure)
