@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from gateway.approvals import Approvals
 from gateway.domain.ids import OwnerName, Principal, SlotId
@@ -457,14 +457,15 @@ class _Attempt:
         await self._record(lambda: outbox.tell_owners(f"dead/{self.path.chat}", text, self.by.owners))
 
 
-def _check_ids(message_ids: Sequence[str]) -> None:
-    """Raise a final `SendFailed` for what a store would read back as other ids: a bare text, an empty id, a comma."""
-    if isinstance(message_ids, str):
-        why = "The channel gave a text instead of a tuple of message ids. Install a version of it that fits."
-    elif not all(one and "," not in one for one in message_ids):
-        why = "The channel gave message ids that are not texts without commas. Install a version of it that fits."
+def _check_ids(given: object) -> None:
+    """Raise a final `SendFailed` for what names no messages: a channel of another version gives that each time."""
+    if not isinstance(given, Sequence) or isinstance(given, str):
+        what = f"{type(given).__name__} instead of a tuple of message ids"
+    elif not all(isinstance(one, str) and one and "," not in one for one in cast("Sequence[object]", given)):
+        what = "message id that is no text, is empty or has a comma"
     else:
         return
+    why = f"The channel gave a {what}. Install a version of it that fits."
     raise SendFailed(why, outcome=SendOutcome.DEAD)
 
 

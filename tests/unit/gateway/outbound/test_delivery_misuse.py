@@ -13,40 +13,36 @@ from tests.support.engine import Engine
 from tests.support.fakes import FakeChannel
 from tests.support.sending import delivered, now, slot
 
+NO_TUPLE, NO_ID = "tuple of message ids", "no text, is empty or has a comma"
+RETURNED: dict[str, tuple[object, str]] = {
+    "text": ("m42", NO_TUPLE),
+    "number": (42, NO_TUPLE),
+    "nothing": (None, NO_TUPLE),
+    "comma": (("m42,m43",), NO_ID),
+    "empty id": (("",), NO_ID),
+    "id that is a number": ((42,), NO_ID),
+}
+"""Returned values in place of message ids, and words of what the author of the channel reads."""
 
-class TextChannel(FakeChannel):
-    """Name messages by a text, as interface 1 did."""
+
+class MisusingChannel(FakeChannel):
+    """Return what the slot's text names; tell it as progress first, where that has a second line."""
 
     async def show(self, showing: RenderedSlot, progress: Progress) -> tuple[str, ...]:
-        text = cast("Any", "m42")
-        if "\n" in showing.text:
-            await progress(text)
+        name, _, as_progress = showing.text.partition("\n")
+        returned = cast("Any", RETURNED[name][0])
+        if as_progress:
+            await progress(returned)
             return ("m42", "m43")
-        return text
+        return returned
 
 
-@pytest.mark.parametrize("text", ["one", "one\ntwo"], ids=["returned", "progress"])
-async def test_a_text_in_place_of_message_ids_is_refused(tmp_path: Path, text: str) -> None:
+@pytest.mark.parametrize("progress", ["", "\nprogress"], ids=["returned", "progress"])
+@pytest.mark.parametrize("name", RETURNED)
+async def test_misused_message_ids_are_refused(tmp_path: Path, name: str, progress: str) -> None:
     engine = Engine(tmp_path, [])
-    id = await slot(engine, text)
-    await delivered(engine, TextChannel())
+    id = await slot(engine, f"{name}{progress}")
+    await delivered(engine, MisusingChannel())
 
     assert (now(engine, id).state, now(engine, id).message_ids) == (SlotState.DEAD, ())
-    assert "tuple of message ids" in engine.store.slots[id].why_dead
-
-
-class CommaChannel(FakeChannel):
-    """Name a message by an id that the store cannot keep apart from two."""
-
-    async def show(self, showing: RenderedSlot, progress: Progress) -> tuple[str, ...]:
-        return ("m42,m43" if showing.text == "comma" else "",)
-
-
-@pytest.mark.parametrize("text", ["comma", "empty"])
-async def test_an_id_that_is_empty_or_has_a_comma_is_refused(tmp_path: Path, text: str) -> None:
-    engine = Engine(tmp_path, [])
-    id = await slot(engine, text)
-    await delivered(engine, CommaChannel())
-
-    assert (now(engine, id).state, now(engine, id).message_ids) == (SlotState.DEAD, ())
-    assert "without commas" in engine.store.slots[id].why_dead
+    assert RETURNED[name][1] in engine.store.slots[id].why_dead
