@@ -234,7 +234,7 @@ def pytest(
     The output of a process is shown when one of its tests failed. `traced`: measure the coverage. `remembered`: store
     how long each file took. `behind`: leave the CPU to what runs beside them.
     """
-    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as name, ThreadPoolExecutor(1) as beside:
+    with tempfile.TemporaryDirectory() as name, ThreadPoolExecutor(1) as beside:
         folder = Path(name)
         line = Line(folder / "line")
         entries = line_up(files, measured(), DAEMONS, PARTS if traced else {})

@@ -13,6 +13,7 @@ from agent_tools.browser.settings import BrowserSettings
 from gateway.domain.tools import ResultStatus
 from tests.support.pages import FILE
 from tests.support.patience import PATIENCE_S
+from tests.support.surroundings import until
 from tests.unit.agent_tools.browser.conftest import Rig
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -79,9 +80,10 @@ async def test_a_download_that_is_cut_leaves_nothing(rig: Rig) -> None:
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(1):
             await rig("download", url=f"{rig.pages.here}/forever")
-    async with asyncio.timeout(PATIENCE_S):
-        while _left(rig) or len(rig.session.context.pages) > 1:  # noqa: ASYNC110 - neither tells of its end
-            await asyncio.sleep(0.05)
+    await until(lambda: len(rig.session.context.pages) == 1)
+    await asyncio.sleep(0.3)
+    assert not _left(rig)
+    assert len(rig.session.context.pages) == 1
 
 
 async def test_downloads_that_are_none(rig: Rig) -> None:
